@@ -1,0 +1,102 @@
+"""Compares two results of a probe and says what differs first: the kind of thing, its shape, or its numbers."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What differs between a result and the expected one: `kind` is type, shape, dtype or value; `text` says it."""
+
+    kind: str
+    text: str
+
+
+def compare(result, expected, axes="", tolerance=1e-7, name="the result"):
+    """Return the first `Difference` between a result and the expected one, or None.
+
+    Numbers are equal when they differ by at most `tolerance` times the largest magnitude in the expected array (at
+    least 1). A NaN equals nothing. axes names the expected array's axes, "B T H", for the message.
+    """
+    if isinstance(expected, dict):
+        return _compare_dicts(result, expected, axes, tolerance)
+    if isinstance(expected, np.ndarray):
+        return _compare_arrays(result, expected, axes, tolerance, name)
+    if isinstance(expected, bool | str):
+        if type(result) is type(expected) and result == expected:
+            return None
+        return Difference("value", f"{name} is {_short(result)}; expected {expected!r}")
+    return _compare_numbers(result, expected, tolerance, name)
+
+
+def _compare_dicts(result, expected, axes, tolerance):
+    if not isinstance(result, dict):
+        return Difference("type", f"the result is {describe(result)}; expected a dictionary with {_list(expected)}")
+    if set(result) != set(expected):
+        return Difference("type", f"the dictionary has {_list(result)}; expected {_list(expected)}")
+    entries = (compare(result[key], expected[key], axes, tolerance, name=f"entry {key!r}") for key in expected)
+    return next((difference for difference in entries if difference), None)
+
+
+def _compare_numbers(result, expected, tolerance, name):
+    if isinstance(result, bool | np.bool_) or not isinstance(result, int | float | np.number):
+        return Difference("type", f"{name} is {describe(result)}; expected a number")
+    if isinstance(expected, int) and not (np.isfinite(result) and float(result).is_integer()):
+        return Difference("type", f"{name} is {result!r}; expected a whole number")
+    if not abs(float(result) - float(expected)) <= tolerance * max(1.0, abs(float(expected))):
+        return Difference("value", f"{name} is {result:,}; expected {expected:,}")
+    return None
+
+
+def _compare_arrays(result, expected, axes, tolerance, name):
+    wanted = _shape(expected.shape, axes)
+    if not isinstance(result, np.ndarray):
+        return Difference("type", f"{name} is {describe(result)}; expected a NumPy array of shape {wanted}")
+    if result.shape != expected.shape:
+        return Difference("shape", f"{name} has shape {result.shape}; expected {wanted}")
+    if result.dtype != expected.dtype:
+        return Difference("dtype", f"{name} has dtype {result.dtype}; expected {expected.dtype}")
+    error = np.abs(result - expected)
+    scale = max(1.0, float(np.max(np.abs(expected), initial=0.0)))
+    wrong = ~(error <= tolerance * scale)  # written so that NaN is wrong
+    if not wrong.any():
+        return None
+    first = tuple(int(i) for i in np.argwhere(wrong)[0])
+    place = f"[{', '.join(map(str, first))}]" if first else ""
+    text = f"{name}{place} is {result[first]:.6g}; expected {expected[first]:.6g}"
+    if expected.size > 1:
+        text += f" ({int(wrong.sum())} of {expected.size} entries differ)"
+    return Difference("value", text)
+
+
+def describe(value):
+    """Say what kind of thing a value is: "an array of shape (3, 4), float64", "a list", "None"."""
+    if value is None:
+        return "None (does the function return something?)"
+    kind = type(value).__name__
+    if isinstance(value, np.ndarray):
+        return f"a NumPy array of shape {value.shape}, {value.dtype}"
+    if kind == "Tensor":
+        return f"a PyTorch tensor of shape {tuple(value.shape)}, {str(value.dtype).removeprefix('torch.')}"
+    if callable(value):
+        return f"a function ({getattr(value, '__name__', kind)})"
+    article = "an" if kind[0] in "aeiou" else "a"
+    length = f" of length {len(value)}" if isinstance(value, list | tuple | dict | str) else ""
+    return f"{article} {kind}{length}"
+
+
+def _shape(shape, axes):
+    letters = axes.split()
+    if len(letters) != len(shape):
+        return str(shape)
+    return f"({', '.join(letters)}{',' * (len(letters) == 1)}) = {shape}"
+
+
+def _list(keys):
+    return ", ".join(repr(key) for key in keys) or "no entry"
+
+
+def _short(value, limit=60):
+    text = repr(value)
+    return text if len(text) <= limit else f"{text[:limit]}…"

@@ -1,0 +1,58 @@
+"""What an exercise is: run a probe on an implementation, compare two results."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+PUBLIC_SEED = 0  # a notebook's checks draw their cases from this one
+
+
+@dataclass(frozen=True)
+class Case:
+    """One set of inputs.
+
+    `label` says what is particular about it and depends on no seed. A case that an answer without thought would pass
+    is shown to the student but not `counted`.
+    """
+
+    label: str
+    arguments: Mapping[str, Any]
+    counted: bool = True
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """A graded exercise.
+
+    id               lower-case words with hyphens, unique in the course
+    points           what all counted cases together are worth
+    reference        the right implementation
+    cases            cases(rng) -> the cases, smallest first; labels and number do not depend on the generator
+    probe            probe(implementation, arguments) -> plain results: arrays, numbers, strings, dicts of these
+    axes             the result's axes, for messages: "B T H"; "" for a number
+    misconceptions   wrong implementations that students write, by what went wrong in them
+    tolerance        the largest relative difference that still counts as equal
+    """
+
+    id: str
+    points: int
+    reference: Callable
+    cases: Callable[[np.random.Generator], Iterable[Case]]
+    probe: Callable[[Callable, Mapping[str, Any]], Any]
+    axes: str = ""
+    misconceptions: Mapping[str, Callable] = field(default_factory=dict)
+    tolerance: float = 1e-7
+
+    def draw(self, seed=PUBLIC_SEED):
+        """Return the cases of a seed: the same seed gives the same cases, for ever."""
+        return list(self.cases(np.random.default_rng(seed)))
+
+
+@dataclass(frozen=True)
+class Manual:
+    """An answer that a person grades: an id and points."""
+
+    id: str
+    points: int

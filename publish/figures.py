@@ -1,0 +1,58 @@
+"""A drawn figure (matplotlib's SVG) as inline HTML that takes the page's ink, paper and font, in light and in dark."""
+
+import re
+from xml.etree import ElementTree
+
+INK = "#1f2328"  # rnnplot.INK and rnnplot.PAPER, not imported: that would load matplotlib for two constants
+PAPER = "#ffffff"
+
+# Matplotlib styles every element of its file with `* {…}`, which inside a page would reach all of the page.
+INHERITED = "stroke-linejoin: round; stroke-linecap: butt"
+DROPPED = {"metadata", "script", "style", "title"}
+HREF = "{http://www.w3.org/1999/xlink}href"
+URL = re.compile(r"url\(#([^)]+)\)")
+FONT = re.compile(r"(\bfont:[^;]*?[\d.]+px) [^;]+")
+
+
+def inline(svg, name, alt):
+    """Return the figure as an <svg> element for a page, with `alt` as its text and `name` before each of its ids."""
+    root = ElementTree.fromstring(svg)
+    for parent in list(root.iter()):
+        for child in list(parent):
+            if _local(child.tag) in DROPPED:
+                parent.remove(child)
+    elements = list(root.iter())
+    used = {target for element in elements for target in _targets(element)}
+    for element in elements:
+        element.tag = _local(element.tag)
+        element.attrib = {
+            key: _native(value, name)
+            for key, value in ((_local(key), value) for key, value in element.attrib.items())
+            if not key.startswith("on") and (key != "id" or value in used)
+        }
+        if "id" in element.attrib:
+            element.set("id", f"{name}-{element.get('id')}")
+        if element.get("href", "").startswith("#"):
+            element.set("href", f"#{name}-{element.get('href')[1:]}")
+    root.attrib |= {"role": "img", "aria-label": alt, "style": INHERITED}
+    return ElementTree.tostring(root, encoding="unicode", short_empty_elements=False)
+
+
+def _local(name):
+    return name.rpartition("}")[2]
+
+
+def _targets(element):
+    """Yield the ids that an element refers to."""
+    for key, value in element.attrib.items():
+        yield from URL.findall(value)
+        if key in (HREF, "href") and value.startswith("#"):
+            yield value[1:]
+
+
+def _native(value, name):
+    """Put the page's colours, font and the figure's name into one attribute's value."""
+    value = re.sub(INK, "currentColor", value, flags=re.IGNORECASE)
+    value = re.sub(PAPER, "var(--pst-color-background)", value, flags=re.IGNORECASE)
+    value = FONT.sub(r"\1 var(--pst-font-family-base)", value)
+    return URL.sub(rf"url(#{name}-\1)", value)

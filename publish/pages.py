@@ -1,0 +1,65 @@
+"""The Sphinx extension of the book: which pages are outdated, and what the theme leaves undone."""
+
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from sphinxcontrib.bibtex.plugin import register_plugin
+from sphinxcontrib.bibtex.style.referencing import BracketStyle
+from sphinxcontrib.bibtex.style.referencing.author_year import AuthorYearReferenceStyle
+
+from publish import reader
+
+KEY = "recurrence_ingredients"
+TEMPLATES = Path(__file__).with_name("templates")
+
+# Sphinx fetches every page it found to show an excerpt; a page opened from a file cannot fetch.
+NO_EXCERPTS = 'if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;'
+
+ROUND = partial(BracketStyle, left="(", right=")")
+
+
+@dataclass
+class AuthorYearRound(AuthorYearReferenceStyle):
+    """Citations as the notebooks print them: Elman (1990) and (Elman, 1990)."""
+
+    bracket_textual: BracketStyle = field(default_factory=ROUND)
+    bracket_parenthetical: BracketStyle = field(default_factory=ROUND)
+
+
+def setup(app):
+    """Register the extension with Sphinx."""
+    register_plugin("sphinxcontrib.bibtex.style.referencing", "author_year_round", AuthorYearRound)
+    app.connect("config-inited", configure)
+    app.connect("env-get-outdated", outdated)
+    app.connect("source-read", remember)
+    app.connect("html-page-context", mend)
+    app.add_js_file(None, body=NO_EXCERPTS)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def configure(app, config):
+    """Let our templates go before the theme's."""
+    config.templates_path.insert(0, str(TEMPLATES))
+
+
+def outdated(app, env, added, changed, removed):
+    """Return the pages whose ingredients changed since they were read, though their files did not."""
+    known = env.found_docs - added - changed
+    return [name for name in known if _ingredients(env, name) != env.metadata[name].get(KEY)]
+
+
+def remember(app, docname, content):
+    """Keep the ingredients of a page that is being read; Sphinx stores them with the page's metadata."""
+    app.env.metadata[docname][KEY] = _ingredients(app.env, docname)
+
+
+def mend(app, pagename, templatename, context, doctree):
+    """Give the entries of the bibliography the role that their list asks for; docutils' is deprecated."""
+    if "body" in context:
+        context["body"] = context["body"].replace('role="doc-biblioentry"', 'role="listitem"')
+
+
+def _ingredients(env, docname):
+    path = Path(env.doc2path(docname))
+    return reader.ingredients(path.read_text("utf-8"), Path(env.srcdir)) if path.suffix == ".ipynb" else None
