@@ -32,6 +32,7 @@ class Exercise:
     cases            cases(rng) -> the cases, smallest first; labels and number do not depend on the generator
     probe            probe(implementation, arguments) -> plain results: arrays, numbers, strings, dicts of these
     axes             the result's axes, for messages: "B T H"; "" for a number
+    result           what messages call the result
     misconceptions   wrong implementations that students write, by what went wrong in them
     tolerance        the largest relative difference that still counts as equal
     """
@@ -42,6 +43,7 @@ class Exercise:
     cases: Callable[[np.random.Generator], Iterable[Case]]
     probe: Callable[[Callable, Mapping[str, Any]], Any]
     axes: str = ""
+    result: str = "the result"
     misconceptions: Mapping[str, Callable] = field(default_factory=dict)
     tolerance: float = 1e-7
 

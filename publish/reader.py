@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 
 import nbformat
+from sphinx.errors import SphinxError
 
 from publish import execution, figures, manuscript
 
@@ -15,6 +16,12 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # What a page is made of besides its notebook and the manuscript's run.
 COMMON = ("references.bib", "publish/reader.py", "publish/figures.py")
+
+
+class StaleChapter(SphinxError):
+    """Raised when a notebook is not the one its manuscript gives."""
+
+    category = "Stale chapter"
 
 
 def read(text, root=ROOT):
@@ -66,7 +73,7 @@ def _graft(page, prose, solved):
     ids = [cell.id for cell in page.cells]
     if ids != [cell.id for cell in solved.cells] or len(ids) != len(prose.cells):
         slug = page.metadata.recurrence.slug
-        raise ValueError(
+        raise StaleChapter(
             f"chapters/{slug}.ipynb is not what solutions/{slug}.md gives: their cells differ. "
             "Run `python -m publish` and build the book again."
         )

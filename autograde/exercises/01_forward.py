@@ -1,0 +1,249 @@
+"""Chapter 1: the step, the sequence, the output layer, the parameter count, and a network set by hand."""
+
+import numpy as np
+
+import rnncore
+from autograde import draw
+from autograde.exercise import Case, Exercise, Manual
+from autograde.probes import bits_of_relu_network, call
+
+# ----------------------------------------------------------------------------------------------------------
+# rnn-step: rnn_step(x, h, W_xh, W_hh, b_h) -> the next state, (B, H)
+
+
+def step_cases(rng):
+    def arguments(B, D, H):
+        return draw.normal(rng, x=(B, D), h=(B, H)) | draw.recurrent(rng, D, H)
+
+    by_hand = {"x": 0.5, "h": -0.25, "W_xh": 2.0, "W_hh": 1.0}
+    yield Case(
+        "one unit, numbers to check by hand",
+        {name: np.array([[value]]) for name, value in by_hand.items()} | {"b_h": np.array([0.1])},
+    )
+    yield Case("only the input's term", draw.only(arguments(2, 3, 4), "x", "W_xh"))
+    yield Case("only the recurrent term", draw.only(arguments(2, 3, 4), "h", "W_hh"))
+    yield Case("only the bias", draw.only(arguments(2, 3, 4), "b_h"))
+    yield Case("B, D and H all different", arguments(4, 3, 5))
+    yield Case("D = H", arguments(2, 4, 4))
+    yield Case("a batch of one", arguments(1, 3, 2))
+
+
+STEP = Exercise(
+    id="rnn-step",
+    points=3,
+    reference=rnncore.rnn_step,
+    cases=step_cases,
+    probe=call,
+    axes="B H",
+    misconceptions={
+        "the bias is missing": lambda x, h, W_xh, W_hh, b_h: np.tanh(x @ W_xh.T + h @ W_hh.T),
+        "the bias is added twice": lambda x, h, W_xh, W_hh, b_h: np.tanh(x @ W_xh.T + h @ W_hh.T + 2 * b_h),
+        "W_hh is not transposed": lambda x, h, W_xh, W_hh, b_h: np.tanh(x @ W_xh.T + h @ W_hh + b_h),
+        "W_xh is not transposed": lambda x, h, W_xh, W_hh, b_h: np.tanh(x @ W_xh + h @ W_hh.T + b_h),
+        "the recurrent term is missing": lambda x, h, W_xh, W_hh, b_h: np.tanh(x @ W_xh.T + b_h),
+        "tanh is missing": lambda x, h, W_xh, W_hh, b_h: x @ W_xh.T + h @ W_hh.T + b_h,
+        "tanh is taken of each term": lambda x, h, W_xh, W_hh, b_h: (
+            np.tanh(x @ W_xh.T) + np.tanh(h @ W_hh.T) + np.tanh(b_h)
+        ),
+        "W_hh is applied to the input's term": lambda x, h, W_xh, W_hh, b_h: np.tanh((x @ W_xh.T + h) @ W_hh.T + b_h),
+        "the sigmoid in place of tanh": lambda x, h, W_xh, W_hh, b_h: (
+            1 / (1 + np.exp(-(x @ W_xh.T + h @ W_hh.T + b_h)))
+        ),
+    },
+)
+
+# ----------------------------------------------------------------------------------------------------------
+# rnn-sequence: rnn_forward(x, h0, W_xh, W_hh, b_h) -> the states h_1 ... h_T, (B, T, H)
+
+
+def sequence_cases(rng):
+    def arguments(B, T, D, H):
+        return draw.normal(rng, x=(B, T, D), h0=(B, H)) | draw.recurrent(rng, D, H)
+
+    one_unit = {"W_xh": np.array([[0.2]]), "W_hh": np.array([[0.5]]), "b_h": np.zeros(1)}
+    yield Case(
+        "the numbers 1, 2, 3 from h_0 = 0, as traced in the chapter",
+        {"x": np.array([[[1.0], [2.0], [3.0]]]), "h0": np.zeros((1, 1)), **one_unit},
+    )
+    yield Case("one step", arguments(3, 1, 2, 4))
+    yield Case("only the initial state and W_hh", draw.only(arguments(2, 3, 2, 4), "h0", "W_hh"))
+    yield Case("B, T, D and H all different", arguments(3, 5, 2, 4))
+    yield Case("B = T = H", arguments(4, 4, 3, 4))
+    yield Case("a batch of one", arguments(1, 6, 3, 2))
+    yield Case("forty steps", arguments(2, 40, 3, 5))
+
+
+def _each_step(x, h0, W_xh, W_hh, b_h, carry=lambda old, new: new):
+    """Return the list of states; `carry` says what the next step gets (the new state, unless something is wrong)."""
+    h, states = h0, []
+    for x_t in np.swapaxes(x, 0, 1):
+        new = np.tanh(x_t @ W_xh.T + h @ W_hh.T + b_h)
+        states.append(new)
+        h = carry(h, new)
+    return states
+
+
+def _one_array_for_all_steps(x, h0, W_xh, W_hh, b_h):
+    h, states = h0.copy(), []
+    for x_t in np.swapaxes(x, 0, 1):
+        h[:] = np.tanh(x_t @ W_xh.T + h @ W_hh.T + b_h)
+        states.append(h)
+    return np.stack(states, axis=1)
+
+
+SEQUENCE = Exercise(
+    id="rnn-sequence",
+    points=4,
+    reference=rnncore.rnn_forward,
+    cases=sequence_cases,
+    probe=call,
+    axes="B T H",
+    misconceptions={
+        "the state is not carried": lambda *a: np.stack(_each_step(*a, carry=lambda old, new: old), axis=1),
+        "h_0 is part of the result": lambda *a: np.stack([a[1], *_each_step(*a)], axis=1),
+        "h_0 is first and h_T is missing": lambda *a: np.stack([a[1], *_each_step(*a)[:-1]], axis=1),
+        "the sequence is read backwards": lambda x, *a: np.stack(_each_step(x[:, ::-1], *a), axis=1),
+        "the states are in reverse order": lambda *a: np.stack(_each_step(*a)[::-1], axis=1),
+        "only the last state is returned": lambda *a: _each_step(*a)[-1],
+        "h_0 is ignored": lambda x, h0, *a: np.stack(_each_step(x, np.zeros_like(h0), *a), axis=1),
+        "time comes before the batch": lambda *a: np.stack(_each_step(*a), axis=0),
+        "one array is used for all steps": _one_array_for_all_steps,
+    },
+)
+
+# ----------------------------------------------------------------------------------------------------------
+# output-layer: output_layer(hs, W_hy, b_y) -> the outputs y_1 ... y_T, (B, T, C)
+
+
+def output_cases(rng):
+    def arguments(B, T, H, C):
+        return draw.normal(rng, hs=(B, T, H), W_hy=(C, H), b_y=(C,))
+
+    yield Case(
+        "two units, one output, numbers to check by hand",
+        {"hs": np.array([[[0.5, -0.5]]]), "W_hy": np.array([[2.0, 1.0]]), "b_y": np.array([0.25])},
+    )
+    yield Case("only the bias", draw.only(arguments(2, 3, 4, 5), "b_y"))
+    yield Case("no bias", draw.only(arguments(2, 3, 4, 5), "hs", "W_hy"))
+    yield Case("B, T, H and C all different", arguments(3, 5, 4, 2))
+    yield Case("H = C", arguments(2, 5, 3, 3))
+    yield Case("one step", arguments(3, 1, 4, 2))
+    yield Case("a batch of one", arguments(1, 4, 2, 3))
+
+
+def _reference_output(hs, W_hy, b_y):
+    return np.einsum("bth,ch->btc", hs, W_hy) + b_y
+
+
+def _softmax(y):
+    e = np.exp(y - y.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def _one_step_late(hs, W_hy, b_y):
+    late = np.concatenate([np.zeros_like(hs[:, :1]), hs[:, :-1]], axis=1)
+    return _reference_output(late, W_hy, b_y)
+
+
+OUTPUT = Exercise(
+    id="output-layer",
+    points=2,
+    reference=_reference_output,
+    cases=output_cases,
+    probe=call,
+    axes="B T C",
+    misconceptions={
+        "the bias is missing": lambda hs, W_hy, b_y: _reference_output(hs, W_hy, 0 * b_y),
+        "tanh is applied to the output": lambda hs, W_hy, b_y: np.tanh(_reference_output(hs, W_hy, b_y)),
+        "a softmax is applied to the output": lambda hs, W_hy, b_y: _softmax(_reference_output(hs, W_hy, b_y)),
+        "W_hy is not transposed": lambda hs, W_hy, b_y: hs @ W_hy + b_y,
+        "y_t is computed from h_(t-1)": _one_step_late,
+        "only the last output is returned": lambda hs, W_hy, b_y: _reference_output(hs, W_hy, b_y)[:, -1],
+    },
+)
+
+# ----------------------------------------------------------------------------------------------------------
+# parameter-count: count_parameters(D, H, C) -> the number of parameters
+
+
+def count_cases(rng):
+    for D, H, C in [(1, 1, 1), (3, 5, 2), (5, 3, 2), (4, 4, 4), (50, 64, 10)]:
+        yield Case(f"D = {D}, H = {H}, C = {C}", {"D": D, "H": H, "C": C})
+    D, H, C = (int(size) for size in rng.integers(2, 500, size=3))
+    yield Case("sizes drawn at random", {"D": D, "H": H, "C": C})
+
+
+def _reference_count(D, H, C):
+    shapes = {"W_xh": (H, D), "W_hh": (H, H), "b_h": (H,), "W_hy": (C, H), "b_y": (C,)}
+    return int(sum(np.prod(shape) for shape in shapes.values()))
+
+
+COUNT = Exercise(
+    id="parameter-count",
+    points=2,
+    reference=_reference_count,
+    cases=count_cases,
+    probe=call,
+    misconceptions={
+        "no bias is counted": lambda D, H, C: H * D + H * H + C * H,
+        "b_h is not counted": lambda D, H, C: H * D + H * H + C * H + C,
+        "b_y is not counted": lambda D, H, C: H * D + H * H + H + C * H,
+        "b_h is counted twice": lambda D, H, C: H * D + H * H + 2 * H + C * H + C,
+        "W_hh is counted as D by D": lambda D, H, C: H * D + D * D + H + C * H + C,
+        "W_hh is not counted": lambda D, H, C: H * D + H + C * H + C,
+        "the output layer is not counted": lambda D, H, C: H * D + H * H + H,
+        "W_hy is counted as C by D": lambda D, H, C: H * D + H * H + H + C * D + C,
+    },
+)
+
+# ----------------------------------------------------------------------------------------------------------
+# parity-weights: parity_weights() -> weights of a ReLU network whose output tells odd from even
+
+
+def parity_cases(rng):
+    def strings(*rows):
+        return {"bits": np.array(rows, dtype=float)}
+
+    def every_string(T):
+        return strings(*([int(bit) for bit in f"{number:0{T}b}"] for number in range(2**T)))
+
+    yield Case("every string of three bits", every_string(3))
+    yield Case("one 1, then silence", strings([1, 0, 0, 0, 0, 0], [0, 1, 0, 0, 0, 0], [0, 0, 1, 0, 0, 0]))
+    yield Case("a second 1 undoes the first", strings([1, 0, 1, 0, 0, 0], [1, 1, 0, 0, 0, 0], [0, 1, 0, 0, 1, 0]))
+    yield Case("ones only", strings([1] * 9))
+    yield Case("every string of eight bits", every_string(8))
+    yield Case("strings of 300 bits", {"bits": rng.integers(0, 2, size=(4, 300)).astype(float)})
+
+
+def _network(W_xh, W_hh, b_h, W_hy, b_y=0.0):
+    return {
+        "W_xh": np.array(W_xh, dtype=float)[:, None],
+        "W_hh": np.array(W_hh, dtype=float),
+        "b_h": np.array(b_h, dtype=float),
+        "W_hy": np.array([W_hy], dtype=float),
+        "b_y": np.array([b_y], dtype=float),
+    }
+
+
+PARITY = Exercise(
+    id="parity-weights",
+    points=3,
+    reference=lambda: _network([1, 2], [[1, -1], [2, -2]], [0, -2], [1, -1]),
+    cases=parity_cases,
+    probe=bits_of_relu_network,
+    axes="B T",
+    result="the bit (is y_t > 1/2?) at [string, step] = ",
+    misconceptions={
+        "the output is the input's bit": lambda: _network([1], [[0]], [0], [1]),
+        "the output says that a 1 has come": lambda: _network([1], [[1]], [0], [1]),
+        "the network compares the last two bits": lambda: _network(
+            [1, 1, 1], [[0, 0, 1], [0, 0, 1], [0, 0, 0]], [0, -1, 0], [1, -2, 0]
+        ),
+        "the second unit has no threshold": lambda: _network([1, 1], [[1, -2], [1, -2]], [0, 0], [1, -2]),
+        "the second unit is taken off once, not twice": lambda: _network([1, 1], [[1, -1], [1, -1]], [0, -1], [1, -1]),
+        "the recurrent weights read the first unit only": lambda: _network([1, 1], [[1, 0], [1, 0]], [0, -1], [1, -2]),
+        "W_hh is transposed": lambda: _network([1, 1], [[1, 1], [-2, -2]], [0, -1], [1, -2]),
+    },
+)
+
+EXERCISES = [STEP, SEQUENCE, OUTPUT, COUNT, PARITY, Manual("memory-figure", 3), Manual("memory-reading", 2)]
