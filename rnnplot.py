@@ -6,13 +6,15 @@ import numpy as np
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch
 from matplotlib.ticker import MaxNLocator
+from matplotlib_inline.backend_inline import set_matplotlib_formats
 
-# The book's pages replace exactly these two colours, so that a figure takes the page's text colour and background.
+# The book's pages replace exactly these two colours, so that a figure takes the page's text colour and its
+# background.
 INK = "#1f2328"
 PAPER = "#ffffff"
 
-# From the palette of Okabe and Ito, made for colour-blind readers; these four stand out at 3:1 or better on white and
-# on the dark pages' background. Which line is which is also said by a label or a line style, never by colour alone.
+# From the palette of Okabe and Ito, made for colour-blind readers; these four stand out at about 3:1 or
+# better on white and on the dark pages' background. Line styles or labels say the same as the colours.
 BLUE, VERMILION, GREEN, PURPLE = "#0072b2", "#d55e00", "#009e73", "#cc79a7"
 
 DIVERGING = LinearSegmentedColormap.from_list("recurrence", [BLUE, "#f2f2f2", VERMILION])
@@ -56,8 +58,6 @@ def use_style():
         mpl.colormaps.register(DIVERGING)
     mpl.rcParams.update(STYLE)
     if mpl.get_backend().lower().endswith("inline"):
-        from matplotlib_inline.backend_inline import set_matplotlib_formats
-
         set_matplotlib_formats("svg", bbox_inches=None, metadata={"Date": None})
 
 
@@ -83,12 +83,13 @@ def draw_states(hs, ax=None, limit=None):
 def draw_unrolled(T=4):
     """Draw a recurrent network twice: with its loop, and unrolled over T steps that share their weights."""
     fig, ax = plt.subplots(figsize=(7.2, 3.1))
-    ax.set(xlim=(-2.6, 1.6 * T + 1.05), ylim=(-1.75, 1.75), aspect="equal")
+    ax.set(xlim=(-2.85, 1.6 * T + 1.05), ylim=(-1.75, 1.75), aspect="equal")
     ax.axis("off")
 
     def node(x, y, text, kind):
-        if kind == "state":
-            ax.add_patch(Circle((x, y), 0.4, facecolor="none", edgecolor=BLUE, linewidth=2))
+        if kind in ("state", "initial state"):
+            line = "-" if kind == "state" else (0, (3, 2))
+            ax.add_patch(Circle((x, y), 0.4, facecolor="none", edgecolor=BLUE, linewidth=2, linestyle=line))
         else:
             ax.add_patch(
                 FancyBboxPatch(
@@ -117,9 +118,9 @@ def draw_unrolled(T=4):
         arrow((x, 0.42), (x, 1.05), "$W_{hy}$", (0.32, 0))
 
     column(-1.8, "t")
-    arrow((-2.08, 0.3), (-2.08, -0.3), "$W_{hh}$", (-0.36, 0.42), bend=1.7, colour=BLUE)
+    arrow((-2.1, 0.28), (-2.1, -0.28), "$W_{hh}$", (-0.46, 0.5), bend=2.0, colour=BLUE)
     ax.text(-0.55, 0, "=", ha="center", va="center", fontsize=18)
-    node(0.3, 0, "$h_0$", "state")
+    node(0.3, 0, "$h_0$", "initial state")
     for t in range(1, T + 1):
         column(0.3 + 1.6 * t, t)
         arrow((0.3 + 1.6 * (t - 1) + 0.42, 0), (0.3 + 1.6 * t - 0.42, 0), "$W_{hh}$", (0, 0.2), colour=BLUE)

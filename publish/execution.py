@@ -58,9 +58,10 @@ def executed(slug, root=ROOT):
 
 
 def _digest(notebook, root):
-    code = [cell.id + "\n" + cell.source for cell in notebook.cells if cell.cell_type == "code"]
-    files = [root / "requirements.txt", root / "constraints.txt", *_imported(code, root)]
-    parts = ["\0".join(code), f"{sys.version_info[:2]}"]
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    imported = _imported([cell.source for cell in code], root)
+    files = [root / "requirements.txt", root / "constraints.txt", *imported]
+    parts = [str(sys.version_info[:2]), *(text for cell in code for text in (cell.id, cell.source))]
     parts += [path.read_text(encoding="utf-8") for path in files if path.is_file()]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
@@ -88,7 +89,7 @@ def _modules(source):
 def _run(notebook, manuscript):
     """Execute a notebook in place, in an empty folder, on the interpreter that is running now."""
     started = time.perf_counter()
-    manager = AsyncKernelManager(kernel_name="python3")
+    manager = AsyncKernelManager(kernel_name="python3", transport="ipc")
     manager.kernel_spec.argv[0] = sys.executable  # not whichever python3 kernel is installed for the user
     code = sum(cell.cell_type == "code" for cell in notebook.cells)
     with (

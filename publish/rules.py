@@ -154,13 +154,16 @@ def _names_or_none(cell):
 
 
 def _figures(cells, fault):
+    """Figures have names of their own, which references and the page's ids are made of."""
     seen = set()
     for index, cell in enumerate(cells):
-        name = cell.metadata.get("figure")
+        if "figure" not in cell.metadata:
+            continue
+        name = cell.metadata.figure
         if name in seen:
             fault(index, f"figure {name!r} stands twice in this chapter", needle="figure")
-        if name and not re.fullmatch(r"fig-[a-z0-9-]+", str(name)):
-            fault(index, f"a figure's name is fig- and lower-case words with hyphens, not {name!r}", needle="figure")
+        if not re.fullmatch(r"fig-[a-z0-9-]+", str(name)):
+            fault(index, f"figure {name!r}: a name is fig- and lower-case words with hyphens", needle="figure")
         seen.add(name)
 
 
