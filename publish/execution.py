@@ -21,6 +21,10 @@ from publish.manuscript import ROOT, Fault, Faults, path_of, read
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
 CELL_TIMEOUT = 300  # seconds
 
+# This interpreter, not whichever python3 kernel the user has installed. A warning about the local connection between
+# this process and the kernel would tell an author nothing.
+KERNEL_COMMAND = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}", "--log-level=ERROR"]
+
 
 def digest(slug, root=ROOT):
     """Return a digest of all that a chapter's outputs depend on.
@@ -89,8 +93,8 @@ def _modules(source):
 def _run(notebook, manuscript):
     """Execute a notebook in place, in an empty folder, on the interpreter that is running now."""
     started = time.perf_counter()
-    manager = AsyncKernelManager(kernel_name="python3", transport="ipc")
-    manager.kernel_spec.argv[0] = sys.executable  # not whichever python3 kernel is installed for the user
+    manager = AsyncKernelManager(kernel_name="python3")
+    manager.kernel_spec.argv = KERNEL_COMMAND
     code = sum(cell.cell_type == "code" for cell in notebook.cells)
     with (
         tempfile.TemporaryDirectory() as folder,
