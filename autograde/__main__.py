@@ -1,0 +1,107 @@
+"""The command line of the grading: `python -m autograde release | grade | sample`."""
+
+import sys
+
+import click
+
+from autograde import classroom, sample
+from autograde.classroom import Course, Problem
+from autograde.release import ROOT, release
+
+COURSE = click.option(
+    "--course", default="course", show_default=True, type=click.Path(file_okay=False), help="The course directory."
+)
+
+
+class Refusal(click.ClickException):
+    """Wrong usage or set-up: one sentence on stderr, exit code 2, nothing changed."""
+
+    exit_code = 2
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def main():
+    """Release chapters to a class and grade what it hands in, with nbgrader.
+
+    Exit codes: 0 done; 1 done, but some submissions could not be read or run (they got 0 and are named); 2 wrong
+    usage or set-up, nothing changed.
+    """
+
+
+@main.command("release")
+@click.argument("slugs", nargs=-1, metavar="[SLUG]...")
+@COURSE
+def release_command(slugs, course):
+    """Release chapters in a course directory; all of them when none is named.
+
+    Makes the directory and its nbgrader_config.py when there is none. Refuses, naming the cells, when its source was
+    edited by hand or when submissions exist that the change would break.
+    """
+    slugs = slugs or sorted(path.name for path in (ROOT / "_build" / "source").glob("*"))
+    if not slugs:
+        raise Refusal("there are no solved notebooks in _build/source; run `make chapters` first")
+    with refusing():
+        target = Course(course)
+        for slug in slugs:
+            done = release(target, slug)
+            click.echo(f"release: {slug} {'released in' if done else 'is up to date in'} {target.root}")
+
+
+@main.command()
+@click.argument("assignment")
+@COURSE
+@click.option("--student", default="*", show_default=True, metavar="GLOB", help="Only students whose name matches.")
+@click.option("--no-sandbox", is_flag=True, help="Run students' code without confinement, as you.")
+def grade(assignment, course, student, no_sandbox):
+    """Grade what was handed in for ASSIGNMENT and write the feedback pages."""
+    if not no_sandbox:
+        raise Refusal(
+            "grading runs students' code as you, with your files in reach: this version has no confinement yet. "
+            "On a machine that holds nothing else, say so with --no-sandbox"
+        )
+    click.secho("grade: no confinement: students' code runs as you, with your files in reach", fg="red", err=True)
+    with refusing():
+        results = list(open_course(course).grade(assignment, student))
+    width = max(len(result.student) for result in results)
+    for result in results:
+        note = result.problem or ("a person still grades part of it" if result.still_manual else "")
+        click.echo(f"{result.student:{width}}  {result.score:6.2f} of {result.max_score:g}  {note}")
+    failed = [result.student for result in results if result.problem]
+    click.echo(f"grade: {len(results)} graded, {len(failed)} could not be read or run")
+    sys.exit(1 if failed else 0)
+
+
+@main.command("sample")
+@click.argument("folder", type=click.Path(file_okay=False))
+def sample_command(folder):
+    """Make a complete sample course in FOLDER: released, handed in by an invented class, graded, with feedback.
+
+    The class's code is this project's own, so it runs without confinement. Quick when nothing changed.
+    """
+    with refusing():
+        scores = sample.sample(folder, say=click.echo)
+    for slug, students in scores.items():
+        for student, result in students.items():
+            click.echo(f"sample: {slug}  {student:8s} {result['score']:6.2f} of {result['of']:g}  {result['problem']}")
+
+
+def open_course(folder):
+    """Return the course in a folder; refuse one that is not there, rather than begin it."""
+    course = click.Path(exists=True, file_okay=False).convert(folder, None, None)
+    return classroom.Course(course)
+
+
+class refusing:  # noqa: N801
+    """Turn a `Problem` into a refusal."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        if isinstance(error, Problem):
+            raise Refusal(str(error)) from None
+        return False
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m autograde")

@@ -1,0 +1,129 @@
+"""A class in an nbgrader course directory: its configuration, and grading what was handed in."""
+
+import contextlib
+import fnmatch
+import os
+import sys
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+from nbgrader.api import MissingEntry
+from nbgrader.apps.api import NbGraderAPI
+from sqlalchemy.exc import SAWarning
+from tqdm import tqdm
+from traitlets.config import PyFileConfigLoader
+
+CONFIG = '''"""nbgrader's configuration of this course. Written once by `python -m autograde`; it is yours to edit."""
+
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+c = get_config()
+c.CourseDirectory.course_id = "recurrence"
+c.CourseDirectory.root = str(HERE)
+c.Exchange.root = str(HERE / "exchange")  # students must be able to reach this folder
+c.Execute.timeout = 60  # seconds a cell may take when it is graded
+c.Execute.shutdown_kernel = "immediate"
+c.Execute.extra_arguments = ["--HistoryManager.hist_file=:memory:", "--log-level=ERROR"]
+'''
+
+
+class Problem(Exception):
+    """Wrong usage or set-up: nothing was changed, and the text says what to do."""
+
+
+@dataclass(frozen=True)
+class Graded:
+    """What grading one submission gave.
+
+    score is what was computed, of max_score; still_manual tells whether a person has answers to read; problem says why
+    a submission could not be read or run, and is "" when it could.
+    """
+
+    student: str
+    score: float = 0.0
+    max_score: float = 0.0
+    still_manual: bool = False
+    problem: str = ""
+
+
+class Course:
+    """An nbgrader course directory and nbgrader's own interface to it."""
+
+    def __init__(self, root):
+        """Take the course in a folder, or begin one there; its configuration is written once, never overwritten."""
+        self.root = Path(root).resolve()
+        config = self.root / "nbgrader_config.py"
+        if not config.exists():
+            self.root.mkdir(parents=True, exist_ok=True)
+            config.write_text(CONFIG, encoding="utf-8")
+        _put_own_programs_first()
+        loaded = PyFileConfigLoader(config.name, path=str(self.root)).load_config()
+        self.api = NbGraderAPI(config=loaded)
+
+    def handed_in(self, assignment):
+        """Return the students who handed an assignment in: collected, or still waiting in the exchange."""
+        collected = {path.parent.name for path in self.root.glob(f"submitted/*/{assignment}") if path.is_dir()}
+        inbound = Path(self.api.exchange.Exchange(parent=self.api).root) / self.api.course_id / "inbound"
+        waiting = {path.name.split("+")[0] for path in inbound.glob(f"*+{assignment}+*")}
+        return sorted(collected | waiting)
+
+    def run(self, step, *arguments, **options):
+        """Run a step of nbgrader's interface; raise `Problem` with the end of its log when it fails."""
+        result = quietly(step, *arguments, **options)
+        if not result["success"]:
+            raise Problem(f"nbgrader's {step.__name__} failed: {reason(result)}")
+
+    def grade(self, assignment, student="*"):
+        """Yield a `Graded` for each submission that matches, after nbgrader graded it and wrote its feedback.
+
+        Students' cells run here, as the user who calls this. Raises `Problem` when there is nothing to grade.
+        """
+        folders = self.root.glob(f"submitted/*/{assignment}")
+        collected = sorted(path.parent.name for path in folders if path.is_dir())
+        students = [name for name in collected if fnmatch.fnmatch(name, student)]
+        if not students:
+            found = f"by a student matching {student!r} " if collected else ""
+            raise Problem(
+                f"nothing was handed in {found}for {assignment!r} in {self.root / 'submitted'}; "
+                f"collect first: `cd {self.root} && nbgrader collect {assignment}`"
+            )
+        for name in tqdm(students, desc=f"grading {assignment}", unit="submission", file=sys.stderr):
+            yield self._grade_one(assignment, name)
+
+    def _grade_one(self, assignment, student):
+        result = quietly(self.api.autograde, assignment, student, force=True)
+        if not result["success"]:
+            return Graded(student, problem=reason(result))
+        result = quietly(self.api.generate_feedback, assignment, student, force=True)
+        if not result["success"]:
+            return Graded(student, problem=f"graded, but without feedback: {reason(result)}")
+        with self.api.gradebook as gradebook:
+            try:
+                submission = gradebook.find_submission(assignment, student)
+            except MissingEntry:
+                return Graded(student, problem="nbgrader left no entry in the gradebook")
+            return Graded(student, submission.score, submission.max_score, submission.needs_manual_grade)
+
+
+def quietly(step, *arguments, **options):
+    """Run a step of nbgrader's interface without its log on the screen; return nbgrader's result."""
+    with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=SAWarning, module="nbgrader")  # nothing a user could act on
+        return step(*arguments, **options)
+
+
+def reason(result):
+    """Return the most telling line of what nbgrader logged when a step failed."""
+    lines = [line.strip() for line in (result.get("log") or result.get("error") or "").splitlines() if line.strip()]
+    errors = [line for line in lines if "ERROR" in line and "There was an error processing" not in line]
+    return (errors or lines or ["nbgrader gave no reason"])[-1 if not errors else 0]
+
+
+def _put_own_programs_first():
+    """Let nbgrader find the `alembic` of this environment, which makes the gradebook's tables."""
+    own = str(Path(sys.executable).parent)
+    if own not in os.environ["PATH"].split(os.pathsep):
+        os.environ["PATH"] = own + os.pathsep + os.environ["PATH"]

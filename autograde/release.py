@@ -1,0 +1,97 @@
+"""Puts a chapter's solved notebook into a course and releases it, or refuses when that would lose something."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import nbformat
+
+from autograde.classroom import Problem
+
+ROOT = Path(__file__).resolve().parent.parent
+RECORD = ".released.json"  # in a course: the digest of each source notebook as it was written there
+
+
+def release(course, slug, root=ROOT):
+    """Release a chapter in a course with nbgrader's own steps; return whether anything was to do.
+
+    Raises `Problem`, naming the cells, when the course's source was edited by hand since, or when students have
+    handed in work that a change of the graded cells would break.
+    """
+    built = root / "_build" / "source" / slug / f"{slug}.ipynb"
+    if not built.is_file():
+        known = ", ".join(sorted(path.name for path in built.parent.parent.glob("*"))) or "none; run `make chapters`"
+        raise Problem(f"there is no chapter {slug!r} in _build/source; known are: {known}")
+    text = built.read_text(encoding="utf-8")
+    source = course.root / "source" / slug / f"{slug}.ipynb"
+    record = _read_record(course)
+    if source.is_file():
+        present = source.read_text(encoding="utf-8")
+        released = (course.root / "release" / slug / f"{slug}.ipynb").is_file()
+        if present == text and released:
+            return False
+        if present != text:
+            _refuse_if_edited(source, present, text, record.get(slug))
+            _refuse_if_it_breaks(course, slug, present, text)
+    source.parent.mkdir(parents=True, exist_ok=True)
+    source.write_text(text, encoding="utf-8")
+    course.run(course.api.generate_assignment, slug, force=True)
+    if (course.root / "exchange").exists() or slug in course.api.get_released_assignments():
+        _unrelease(course, slug)
+    course.run(course.api.release_assignment, slug)
+    (course.root / RECORD).write_text(json.dumps(record | {slug: _digest(text)}, indent=1) + "\n", encoding="utf-8")
+    return True
+
+
+def _unrelease(course, slug):
+    if slug in course.api.get_released_assignments():
+        course.run(course.api.unrelease, slug)
+
+
+def _read_record(course):
+    path = course.root / RECORD
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def _digest(text):
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _refuse_if_edited(source, present, text, written):
+    if _digest(present) == written:
+        return
+    raise Problem(
+        f"{source} was edited since it was written; the cells that differ from the chapter's: "
+        f"{', '.join(changed_cells(present, text))}. Move your edits into solutions/, or delete the file to have it "
+        "written again."
+    )
+
+
+def _refuse_if_it_breaks(course, slug, present, text):
+    students = course.handed_in(slug)
+    changed = sorted(name for name in set(_graded(present)) | set(_graded(text)) if _differs(name, present, text))
+    if students and changed:
+        raise Problem(
+            f"{len(students)} of the class have handed in {slug} ({', '.join(students[:3])}…), and these graded cells "
+            f"would change: {', '.join(changed)}. Grade with the course as it is, or release under another name."
+        )
+
+
+def changed_cells(old, new):
+    """Return the ids of the cells that differ between two notebooks' texts."""
+    before, after = ({cell.id: cell for cell in nbformat.reads(text, as_version=4).cells} for text in (old, new))
+    return sorted(name for name in set(before) | set(after) if before.get(name) != after.get(name))
+
+
+def _graded(text):
+    """Return what nbgrader knows a notebook's graded cells by: kind, points, and a check's text."""
+    cells = {}
+    for cell in nbformat.reads(text, as_version=4).cells:
+        if known := cell.metadata.get("nbgrader"):
+            locked = cell.source if known.get("locked") else None
+            cells[known.grade_id] = (cell.cell_type, known.grade, known.solution, known.get("points"), locked)
+    return cells
+
+
+def _differs(name, old, new):
+    return _graded(old).get(name) != _graded(new).get(name)

@@ -1,0 +1,123 @@
+"""Makes a complete sample course: a release, an invented class with right and wrong answers, grades and feedback."""
+
+import ast
+import hashlib
+import inspect
+import json
+import re
+import shutil
+from pathlib import Path
+
+import nbformat
+from nbgrader.plugins import CsvExportPlugin
+
+from autograde import exercises
+from autograde.classroom import Course, Problem
+from autograde.release import ROOT, release
+
+MARK = ".sample.json"  # says that a folder is ours to replace, and what it was made from
+
+RIGHT, BLANK, WARNING, RAISING = "ada", "blaise", "chen", "dora"
+MISTAKEN = ["emmy", "farid", "grace", "hiro", "ines", "jonas", "kofi", "lena", "mira"]
+
+
+def sample(folder, root=ROOT, say=print):
+    """Make the sample course in a folder, unless it stands there already; return [(chapter, [Graded, ...]), ...].
+
+    Raises `Problem` when the folder holds something that is not a sample course.
+    """
+    folder = Path(folder)
+    mark = folder / MARK
+    if folder.exists() and any(folder.iterdir()) and not mark.is_file():
+        raise Problem(f"{folder} is not empty and is no sample course; choose another folder or empty it")
+    made_from = _digest(root)
+    if mark.is_file():
+        known = json.loads(mark.read_text(encoding="utf-8"))
+        if known.get("made_from") == made_from:
+            say(f"sample: {folder} is up to date")
+            return known["scores"]
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    mark.write_text("{}\n", encoding="utf-8")
+    course, scores = Course(folder), {}
+    for slug in sorted(path.name for path in (root / "_build" / "source").glob("*")):
+        say(f"sample: releasing {slug} and handing it in for {len(MISTAKEN) + 4} invented students")
+        release(course, slug, root)
+        hand_in(course, slug)
+        scores[slug] = {g.student: _score(g) for g in course.grade(slug)}
+    with course.api.gradebook as gradebook:
+        CsvExportPlugin(to=str(folder / "grades.csv")).export(gradebook)
+    mark.write_text(json.dumps({"made_from": made_from, "scores": scores}, indent=1) + "\n", encoding="utf-8")
+    return scores
+
+
+def hand_in(course, slug):
+    """Put the invented class's submissions of a chapter into a course."""
+    released = (course.root / "release" / slug / f"{slug}.ipynb").read_text(encoding="utf-8")
+    solved = nbformat.read(course.root / "source" / slug / f"{slug}.ipynb", as_version=4)
+    right = {cell.id: cell.source for cell in solved.cells if cell.metadata.get("nbgrader", {}).get("solution")}
+    for student, answers in answers_of_the_class(slug, right).items():
+        notebook = nbformat.reads(released, as_version=4)
+        for cell in notebook.cells:
+            cell.source = answers.get(cell.id, cell.source)
+        path = course.root / "submitted" / student / slug / f"{slug}.ipynb"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        nbformat.write(notebook, path)
+
+
+def answers_of_the_class(slug, right):
+    """Return {student: {id of an answer cell: its source}}; right maps the same ids to the right answers."""
+    checked = {name: e for name, e in exercises.load(slug).items() if hasattr(e, "reference")}
+    first = next(iter(checked))
+    loud = "\nimport warnings\n\nwarnings.warn('a warning costs nothing')"
+    broken = right[first].replace("### BEGIN SOLUTION", "undefined_name")
+    answers = {
+        RIGHT: right,
+        BLANK: {},
+        WARNING: right | {first: right[first] + loud},
+        RAISING: right | {first: broken},
+    }
+    for number, student in enumerate(MISTAKEN):
+        answers[student] = dict(right)
+        for name, exercise in checked.items():
+            mistakes = list(exercise.misconceptions.values())
+            mistake = mistakes[number % len(mistakes)]
+            answers[student][name] = source_of(mistake, as_name=_defined(right[name]))
+    return answers
+
+
+def source_of(function, as_name):
+    """Return Python that defines a function of an exercise's module under another name, with what it needs."""
+    module = inspect.getmodule(function)
+    tree = ast.parse(inspect.getsource(module))
+    helpers = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    line = function.__code__.co_firstlineno
+    kinds = (ast.Lambda, ast.FunctionDef)
+    node = next(node for node in ast.walk(tree) if isinstance(node, kinds) and node.lineno == line)
+    needed, waiting = {}, [node]
+    while waiting:
+        for part in ast.walk(waiting.pop()):
+            if isinstance(part, ast.Name) and part.id in helpers and part.id not in needed:
+                needed[part.id] = helpers[part.id]
+                waiting.append(helpers[part.id])
+    above = "".join(f"{ast.unparse(helper)}\n\n\n" for helper in reversed(needed.values()))
+    if isinstance(node, ast.Lambda):
+        return f"{above}{as_name} = {ast.unparse(node)}"
+    return above + re.sub(r"^def \w+", f"def {as_name}", ast.unparse(node))
+
+
+def _defined(source):
+    return next(node.name for node in ast.parse(source).body if isinstance(node, ast.FunctionDef | ast.ClassDef))
+
+
+def _score(graded):
+    return {"score": graded.score, "of": graded.max_score, "problem": graded.problem}
+
+
+def _digest(root):
+    """Return a digest of what the sample course is made of: the solved notebooks, the grading and the reference."""
+    files = [*(root / "_build" / "source").rglob("*.ipynb"), *(root / "autograde").rglob("*.py"), root / "rnncore.py"]
+    if not files or files[0].suffix != ".ipynb":
+        raise Problem("there are no solved notebooks in _build/source; run `make chapters` first")
+    parts = [path.read_bytes() for path in sorted(files)]
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()
