@@ -13,24 +13,32 @@ from publish.manuscript import ROOT, Faults, path_of, read, slugs
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--check", is_flag=True, help="Write nothing; exit with 1 when chapters/ is not what the manuscripts give.")
+@click.option(
+    "--check", is_flag=True, help="Write nothing; exit with 1 when chapters/ is not what the manuscripts give."
+)
 def main(check):
     """Make every chapter's notebooks from its manuscript in solutions/.
 
     Writes the solved notebook to _build/source/SLUG/SLUG.ipynb and the student's to chapters/SLUG.ipynb. Exits with
     0 when done, 2 when a manuscript has a fault; then every fault is named and nothing is written.
     """
-    if not slugs():
+    sys.exit(run(ROOT, check))
+
+
+def run(root, check=False):
+    """Build, then write or compare; return the exit code."""
+    if not slugs(root):
         click.echo("publish: there is no solutions/ here (the student edition), so there is nothing to build")
-        return
+        return 0
     try:
-        files = build()
+        files = build(root)
     except Faults as error:
         click.echo(str(error), err=True)
-        sys.exit(2)
+        return 2
     if check:
-        sys.exit(report_differences(files))
-    write(files)
+        return report_differences(files, root)
+    write(files, root)
+    return 0
 
 
 def build(root=ROOT):

@@ -1,4 +1,4 @@
-"""A drawn figure (matplotlib's SVG) as inline HTML that takes the page's ink, paper and font, in light and in dark."""
+"""Puts a drawing (matplotlib's SVG) inside a page, where it takes the page's ink, paper and font."""
 
 import re
 from xml.etree import ElementTree
@@ -15,7 +15,7 @@ FONT = re.compile(r"(\bfont:[^;]*?[\d.]+px) [^;]+")
 
 
 def inline(svg, name, alt):
-    """Return the figure as an <svg> element for a page, with `alt` as its text and `name` before each of its ids."""
+    """Return a drawing as an element of a page: `alt` says what it shows, `name` makes its ids unique."""
     root = ElementTree.fromstring(svg)
     for parent in list(root.iter()):
         for child in list(parent):

@@ -2,7 +2,6 @@
 
 import re
 from copy import deepcopy
-from pathlib import Path
 
 import nbformat
 from nbgrader.converters.generate_assignment import GenerateAssignment
@@ -77,16 +76,14 @@ def cell_ids(cells):
 
 
 def _metadata(cell, exercises):
-    """Return what the manuscript's short keys stand for: nbgrader's metadata, tags and myst-nb's figure."""
+    """Return what a notebook keeps of the manuscript's keys: nbgrader's metadata and tags.
+
+    A figure's caption and text stay out: beside an exercise they would tell what a right answer looks like.
+    """
     keys, metadata = cell.metadata, {}
     tags = [*keys.get("tags", []), *(["demo"] if "demo" in keys else [])]
     if tags:
         metadata["tags"] = tags
-    if "figure" in keys:
-        metadata["mystnb"] = {
-            "figure": {"name": keys.figure, "caption": keys.caption},
-            "image": {"alt": keys.alt},
-        }
     if "answer" in keys:
         metadata["nbgrader"] = _nbgrader(keys.answer, solution=True)
     elif "check" in keys:

@@ -10,7 +10,7 @@ from pathlib import Path
 import nbformat
 from sphinx.errors import SphinxError
 
-from publish import execution, figures, manuscript
+from publish import execution, figures, manuscript, notebooks
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -31,10 +31,12 @@ def read(text, root=ROOT):
     """
     page = nbformat.reads(text, as_version=4)
     path = _manuscript(page.metadata, root)
+    if path:
+        source = manuscript.read(path)
+        _check_fresh(page, source, root)
+        _graft(page, source.notebook, execution.executed(path.stem, root=root))
     for cell in page.cells:
         _mark(cell)
-    if path:
-        _graft(page, manuscript.read(path).notebook, execution.executed(path.stem, root=root))
     return page
 
 
@@ -68,20 +70,32 @@ def _mark(cell):
         cell.metadata.setdefault("tags", []).append(kind)
 
 
-def _graft(page, prose, solved):
-    """Put the manuscript's prose and the solved run's outputs into the cells of the page."""
-    ids = [cell.id for cell in page.cells]
-    if ids != [cell.id for cell in solved.cells] or len(ids) != len(prose.cells):
-        slug = page.metadata.recurrence.slug
+def _check_fresh(page, source, root):
+    """Raise `StaleChapter` when the page is not the student's notebook of this manuscript."""
+    given = notebooks.text(notebooks.student(notebooks.solved(source, root=root), root=root))
+    if page != nbformat.reads(given, as_version=4):
         raise StaleChapter(
-            f"chapters/{slug}.ipynb is not what solutions/{slug}.md gives: their cells differ. "
+            f"chapters/{source.slug}.ipynb is not what solutions/{source.slug}.md gives. "
             "Run `python -m publish` and build the book again."
         )
+
+
+def _graft(page, prose, solved):
+    """Put the manuscript's prose and the solved run's outputs into the cells of the page."""
     for cell, source, run in zip(page.cells, prose.cells, solved.cells, strict=True):
         if cell.cell_type == "code":
+            cell.metadata |= _figure(source.metadata)
             cell.outputs = list(_outputs(run, cell))
         elif "nbgrader" not in cell.metadata:
             cell.source = source.source
+
+
+def _figure(keys):
+    """Return myst-nb's metadata for the manuscript's keys of a figure: its name, caption and alternative text."""
+    if "figure" not in keys:
+        return {}
+    figure = {"name": keys.figure, "caption": keys.caption}
+    return {"mystnb": nbformat.from_dict({"figure": figure, "image": {"alt": keys.alt}})}
 
 
 def _outputs(run, cell):
