@@ -1,0 +1,115 @@
+"""Chapters are run once and kept by content; a page shows neither an exception nor a warning."""
+
+import shutil
+
+import pytest
+
+from publish import execution, manuscript, notebooks, rules
+
+HEAD = """---
+jupytext:
+  text_representation:
+    extension: .md
+    format_name: myst
+    format_version: 0.13
+    jupytext_version: 1.19.6
+kernelspec:
+  display_name: Python 3
+  language: python
+  name: python3
+---
+
+# A chapter
+
+"""
+CODE = "```{code-cell}\nimport own\n\nprint(own.VALUE, 6 * 7)\n```\n"
+
+
+@pytest.fixture
+def project(tmp_path, root, monkeypatch):
+    """A project with one small chapter that imports a module of its own."""
+    (tmp_path / "solutions").mkdir()
+    for name in ("references.bib", "requirements.txt"):
+        shutil.copy(root / name, tmp_path)
+    (tmp_path / "own.py").write_text("import helper\nVALUE = helper.VALUE\n")
+    (tmp_path / "helper.py").write_text("VALUE = 'seen'\n")
+    (tmp_path / "solutions" / "01_small.md").write_text(HEAD + CODE, encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(rules.registry, "load", lambda slug: {})
+    return tmp_path
+
+
+def outputs(notebook):
+    return "".join(output.text for cell in notebook.cells for output in cell.get("outputs", []))
+
+
+def test_a_chapter_is_run_once_and_says_so(project, capfd):
+    assert outputs(execution.executed("01_small", project)) == "seen 42\n"
+    assert "running 01_small" in capfd.readouterr().err
+    assert outputs(execution.executed("01_small", project)) == "seen 42\n"
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "changes"),
+    [
+        ("solutions/01_small.md", "6 * 7", "6 * 8", True),
+        ("solutions/01_small.md", "# A chapter", "# Another title", False),
+        ("own.py", "VALUE =", "OTHER = 1\nVALUE =", True),
+        ("helper.py", "seen", "another", True),
+        ("requirements.txt", "numpy==", "numpy>=", True),
+        ("references.bib", "Elman", "Elmann", False),
+    ],
+)
+def test_the_key_changes_with_what_the_outputs_depend_on_and_with_nothing_else(project, name, old, new, changes):
+    before = execution.digest("01_small", project)
+    path = project / name
+    path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+    assert (execution.digest("01_small", project) != before) == changes
+
+
+def test_only_the_last_run_is_kept_and_leaves_nothing_beside_it(project):
+    execution.executed("01_small", project)
+    (project / "helper.py").write_text("VALUE = 'changed'\n")
+    assert outputs(execution.executed("01_small", project)) == "changed 42\n"
+    assert len(list((project / "_build" / "executed").iterdir())) == 1
+    assert not list(project.glob("*.ipynb"))
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("raise ValueError('no')", "the cell raises ValueError: no"),
+        ("import sys; print('look out', file=sys.stderr)", "the cell writes to stderr: look out"),
+    ],
+)
+def test_a_cell_that_raises_or_warns_is_a_fault_with_its_line(project, line, reason):
+    path = project / "solutions" / "01_small.md"
+    path.write_text(HEAD + CODE + f"\n```{{code-cell}}\n{line}\n```\n", encoding="utf-8")
+    with pytest.raises(manuscript.Faults) as caught:
+        execution.executed("01_small", project)
+    (fault,) = caught.value.faults
+    assert fault.reason == reason
+    assert line in path.read_text().splitlines()[fault.line - 1 : fault.line + 1]
+    assert not list((project / "_build").rglob("*.ipynb")), "a failed run is not kept"
+
+
+@pytest.mark.parametrize("slug", manuscript.slugs())
+def test_every_chapter_runs_to_the_end_with_full_points(slug):
+    definitions = rules.registry.load(slug)
+    for cell in execution.executed(slug).cells:
+        for output in cell.get("outputs", []):
+            assert output.output_type != "error"
+            assert output.get("name") != "stderr"
+        if cell.id.endswith("-check"):
+            (result,) = cell.outputs
+            assert result.data["text/plain"] == repr(float(definitions[cell.id.removesuffix("-check")].points))
+
+
+@pytest.mark.parametrize("slug", manuscript.slugs())
+def test_a_chapter_gives_the_same_outputs_every_time(slug, root):
+    kept = execution.executed(slug)
+    again = notebooks.solved(manuscript.read(manuscript.path_of(slug)))
+    execution._run(again, manuscript.read(manuscript.path_of(slug)))
+    for first, second in zip(kept.cells, again.cells, strict=True):
+        assert first.get("outputs") == second.get("outputs"), first.id
