@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 
 import nbformat
-from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from tqdm import tqdm
@@ -93,8 +92,6 @@ def _modules(source):
 def _run(notebook, manuscript):
     """Execute a notebook in place, in an empty folder, on the interpreter that is running now."""
     started = time.perf_counter()
-    manager = AsyncKernelManager(kernel_name="python3")
-    manager.kernel_spec.argv = KERNEL_COMMAND
     code = sum(cell.cell_type == "code" for cell in notebook.cells)
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -102,12 +99,13 @@ def _run(notebook, manuscript):
     ):
         client = NotebookClient(
             notebook,
-            km=manager,
+            kernel_name="python3",
             timeout=CELL_TIMEOUT,
             record_timing=False,
             resources={"metadata": {"path": folder}},
             on_cell_executed=lambda **_: progress.update(),
         )
+        client.create_kernel_manager().kernel_spec.argv = KERNEL_COMMAND
         try:
             client.execute(env={**os.environ, **ENVIRONMENT, "MPLBACKEND": _inline()})
         except CellExecutionError as error:

@@ -1,0 +1,35 @@
+// The lowest contrast, as WCAG counts it, of any text below a selector with what lies behind it: [ratio, text].
+// A drawing counts with its ink, and so do the labels that the stylesheet writes.
+(selector) => {
+  const rgba = (colour) => {
+    const [red, green, blue, alpha = 1] = colour.match(/[\d.]+/g).map(Number);
+    return { rgb: [red, green, blue], alpha };
+  };
+  const linear = (value) => (value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4);
+  const luminance = ({ rgb: [red, green, blue] }) =>
+    0.2126 * linear(red / 255) + 0.7152 * linear(green / 255) + 0.0722 * linear(blue / 255);
+  const behind = (element) => {
+    for (; element; element = element.parentElement) {
+      const colour = rgba(getComputedStyle(element).backgroundColor);
+      if (colour.alpha > 0.99) return colour;
+    }
+    return rgba("rgb(255, 255, 255)");
+  };
+  const inks = (element) => {
+    const label = getComputedStyle(element, "::before");
+    const written = [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+    return [
+      ...(written || element.matches("svg") ? [getComputedStyle(element).color] : []),
+      ...(/\w/.test(label.content) && label.content !== "none" ? [label.color] : []),
+    ];
+  };
+  const found = [];
+  for (const element of document.querySelectorAll(`:is(${selector}), :is(${selector}) *`)) {
+    if (!element.checkVisibility({ opacityProperty: true, visibilityProperty: true })) continue;
+    for (const ink of inks(element)) {
+      const [low, high] = [luminance(rgba(ink)), luminance(behind(element))].sort((a, b) => a - b);
+      found.push([(high + 0.05) / (low + 0.05), element.textContent.trim().slice(0, 40)]);
+    }
+  }
+  return found.sort((a, b) => a[0] - b[0])[0];
+}

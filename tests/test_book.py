@@ -1,0 +1,285 @@
+"""The HTML book, built with the command of `make book` and opened from its files in a real browser."""
+
+import html
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import leaks
+import nbformat
+import pytest
+import yaml
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import sync_playwright
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import PythonLexer
+
+import rnnplot
+from publish import execution, figures, reader
+
+ROOT = Path(__file__).resolve().parent.parent
+TOC = yaml.safe_load((ROOT / "_toc.yml").read_text("utf-8"))
+CHAPTERS = [entry["file"] for part in TOC["parts"] for entry in part["chapters"] if "chapters/" in entry["file"]]
+PAGES = [TOC["root"], *(entry["file"] for part in TOC["parts"] for entry in part["chapters"]), "search"]
+SOLVED = [page for page in CHAPTERS if (ROOT / "solutions" / f"{Path(page).name}.md").is_file()]
+ANSWERS = leaks.answers(ROOT)
+CONTRAST = Path(__file__).with_name("contrast.js").read_text("utf-8")
+
+
+@dataclass
+class Visit:
+    """A page as it stands in the browser, with what happened while it was opened."""
+
+    page: object
+    requests: list
+    errors: list
+
+    @property
+    def violations(self):
+        """What axe-core finds, as "rule: element". (Its preloading of stylesheets is no use on files.)"""
+        found = Axe().run(self.page, options={"preload": False}).response["violations"]
+        return [f"{rule['id']}: {node['html'][:120]}" for rule in found for node in rule["nodes"]]
+
+
+@pytest.fixture(scope="session")
+def book(root):
+    """Return the folder of the book, built by the command of `make book`, which fails on a warning."""
+    build(root)
+    return root / "_build" / "html"
+
+
+def build(root):
+    """Build the book of a copy of the project with the copy's own modules; return what was printed."""
+    command = [Path(sys.executable).with_name("jupyter-book"), "build", ".", "-W", "-n", "--keep-going"]
+    done = subprocess.run(
+        command,
+        cwd=root,
+        env=os.environ | {"PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    printed = re.sub(r"\x1b\[[\d;]*m", "", done.stdout + done.stderr)
+    assert done.returncode == 0, printed
+    return printed
+
+
+@pytest.fixture(scope="session")
+def browser(needs):
+    """Return a headless Chromium, the system's own."""
+    needs("chromium")
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def visit(book, browser):
+    """Return a function that opens a page of the book from its file."""
+    contexts = []
+
+    def open_page(name, mode="light", width=1280):
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=mode)
+        contexts.append(context)
+        seen = Visit(context.new_page(), [], [])
+        seen.page.on("request", lambda request: seen.requests.append(request.url))
+        seen.page.on("pageerror", lambda error: seen.errors.append(str(error)))
+        seen.page.on("console", lambda message: seen.errors.append(message.text) if message.type == "error" else None)
+        seen.page.goto((book / f"{name}.html").as_uri())
+        seen.page.evaluate("window.MathJax?.startup?.promise")
+        return seen
+
+    yield open_page
+    for context in contexts:
+        context.close()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_opened_from_its_file_asks_the_network_for_nothing_and_logs_no_error(visit, name):
+    seen = visit(name)
+    assert seen.requests
+    assert [url for url in seen.requests if not url.startswith(("file:", "data:"))] == []
+    assert seen.errors == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_no_page_scrolls_sideways_on_a_phone(visit, name):
+    width, screen = visit(name, width=390).page.evaluate("[document.scrollingElement.scrollWidth, innerWidth]")
+    assert width <= screen
+
+
+@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize(("mode", "width"), [("light", 1280), ("dark", 390)])
+def test_axe_finds_no_barrier(visit, name, mode, width):
+    assert visit(name, mode, width).violations == []
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_mathematics_is_typeset(visit, name):
+    page = visit(name).page
+    boxes = [formula.bounding_box() for formula in page.locator("mjx-container").all()]
+    assert len(boxes) == page.locator(".math").count() > 0
+    assert all(box["width"] > 0 and box["height"] > 0 for box in boxes)
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+@pytest.mark.parametrize("mode", ["light", "dark"])
+def test_code_and_outputs_stand_out_from_the_page(visit, name, mode):
+    contrast, text = visit(name, mode).page.evaluate(CONTRAST, ".cell, div.exercise, figure")
+    assert contrast >= 4.5, f"{text!r} has a contrast of {contrast:.2f}"
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_every_drawing_says_what_it_shows(visit, name):
+    page = visit(name).page
+    drawings = page.locator("article svg[role=img], article img")
+    names = drawings.evaluate_all("all => all.map(one => one.ariaLabel || one.alt || '')")
+    assert all(name.strip() for name in names), names
+    ids = page.locator("[id]").evaluate_all("all => all.map(one => one.id)")
+    assert len(ids) == len(set(ids)), "an id stands twice on the page"
+
+
+@pytest.mark.parametrize("name", SOLVED)
+def test_the_page_shows_stubs_and_below_them_what_a_right_answer_gives(visit, name):
+    page = visit(name).page
+    solved = execution.executed(Path(name).name).cells
+    checks = [cell for cell in solved if cell.id.endswith("-check")]
+    shown = page.locator(".cell.tag_check .cell_output").all_inner_texts()
+    assert len(shown) == len(checks) > 0
+    for cell, text in zip(checks, shown, strict=True):
+        feedback = html.unescape(re.sub(r"<[^>]*>", " ", cell.outputs[0].data["text/html"]))
+        assert feedback.split() == text.split()
+    for stub in page.locator(".cell.tag_exercise .cell_input").all_inner_texts():
+        assert "NotImplementedError" in stub
+    drawn = [
+        output for cell in solved for output in cell.get("outputs", []) if "image/svg+xml" in output.get("data", {})
+    ]
+    assert page.locator("figure svg[role=img]").count() == len(drawn) > 0
+    assert page.locator("figure figcaption .caption-number").count() == len(drawn)
+
+
+@pytest.mark.parametrize("name", SOLVED)
+@pytest.mark.parametrize("mode", ["light", "dark"])
+def test_outputs_take_the_page_s_ink_and_paper(visit, name, mode):
+    page = visit(name, mode).page
+    style = "e => [getComputedStyle(e).color, getComputedStyle(e).backgroundColor]"
+    ink, paper = page.locator("body").evaluate(style)
+    for output in page.locator(".cell_output .text_html").all():
+        assert output.evaluate(style) == [ink, "rgba(0, 0, 0, 0)"]
+    for drawing in page.locator("figure svg[role=img]").all():
+        used = set(drawing.evaluate("d => [...d.querySelectorAll('*')].map(e => getComputedStyle(e).fill)"))
+        assert {ink, paper} <= used
+        assert "rgb(31, 35, 40)" not in used, "rnnplot.INK is left in the drawing"
+
+
+def test_ink_and_paper_are_the_ones_that_rnnplot_draws_with():
+    assert (figures.INK, figures.PAPER) == (rnnplot.INK, rnnplot.PAPER)
+
+
+def test_a_drawing_brings_nothing_that_acts_on_the_page():
+    drawing = """<svg xmlns="http://www.w3.org/2000/svg" onload="alert(1)"><style>* {color: red}</style>
+        <script>alert(2)</script><defs><path id="mark"/><g id="unused"/></defs><use href="#mark"/></svg>"""
+    inlined = figures.inline(drawing, "fig-a", "a mark")
+    assert "alert" not in inlined and "<style" not in inlined and "unused" not in inlined
+    assert 'id="fig-a-mark"' in inlined and 'href="#fig-a-mark"' in inlined
+    assert 'role="img"' in inlined and 'aria-label="a mark"' in inlined
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_the_download_is_the_student_s_notebook(visit, book, root, name):
+    link = visit(name).page.locator("a.btn-download-source-button")
+    target = (book / f"{name}.html").parent / link.get_attribute("href")
+    notebook = root / f"{name}.ipynb"
+    assert target.read_bytes() == notebook.read_bytes()
+    nbformat.validate(nbformat.read(target, as_version=4))
+
+
+def test_search_finds_a_chapter_without_a_server(visit):
+    seen = visit("search")
+    seen.page.locator("article input[name=q], main input[name=q]").first.fill("parity")
+    seen.page.keyboard.press("Enter")
+    result = seen.page.locator("#search-results ul.search a").first
+    result.wait_for()
+    assert Path(result.get_attribute("href").split("?")[0].split("#")[0]).stem in {Path(name).name for name in CHAPTERS}
+    assert seen.errors == []
+
+
+@pytest.mark.parametrize("exercise", ANSWERS)
+def test_no_answer_is_published(published, exercise):
+    assert ANSWERS[exercise], "this answer has no line that would be noticed"
+    assert leaks.leaks(ANSWERS[exercise], published) == []
+
+
+@pytest.fixture(scope="session")
+def published(book):
+    """Return the text of every file of the book."""
+    return leaks.published(book)
+
+
+@pytest.mark.parametrize("form", ["highlighted", "in a notebook", "in prose"])
+def test_a_planted_answer_is_found(book, tmp_path, form):
+    line = 'total = {k: "<" for k in zip(first, second)}  # all of them'
+    page = next(book.glob("chapters/*.html")).read_text("utf-8")
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(f"x = 1\n{line}\ny = 2")])
+    planted = {
+        "highlighted": ("page.html", page + highlight(line, PythonLexer(), HtmlFormatter())),
+        "in a notebook": ("page.ipynb", nbformat.writes(notebook)),
+        "in prose": ("page.html", page + f"<p>As in <em>total</em>{html.escape(line[5:])}</p>"),
+    }
+    clean, leaky = tmp_path / "clean", tmp_path / "leaky"
+    for folder, text in ((clean, page), (leaky, planted[form][1])):
+        folder.mkdir()
+        (folder / planted[form][0]).write_text(text, "utf-8")
+    assert leaks.leaks([line], leaks.published(clean)) == []
+    assert leaks.leaks([line], leaks.published(leaky)) == [f"{leaky / planted[form][0]}: {line}"]
+
+
+@pytest.fixture
+def copy(book, root, tmp_path):
+    """Return a copy of the project that may be changed, with the outputs that are kept."""
+    ignored = shutil.ignore_patterns("_build", "course", ".*", "__pycache__", "*.egg-info")
+    shutil.copytree(root, tmp_path / "copy", ignore=ignored)
+    if SOLVED:
+        shutil.copytree(root / "_build" / "executed", tmp_path / "copy" / "_build" / "executed")
+    return tmp_path / "copy"
+
+
+@pytest.mark.skipif(not SOLVED, reason="this is the student edition: there are no outputs")
+def test_a_page_is_read_again_exactly_when_its_ingredients_changed(copy):
+    build(copy)
+    assert "0 added, 0 changed, 0 removed" in build(copy)
+    with (copy / "rnncore.py").open("a") as core:
+        core.write("\n# touched\n")
+    assert f"0 added, {len(SOLVED)} changed, 0 removed" in build(copy)
+    manuscript = next((copy / "solutions").glob("*.md"))
+    another = re.sub(
+        r"^( *)### END", r"\1# another answer\n\1### END", manuscript.read_text("utf-8"), count=1, flags=re.M
+    )
+    manuscript.write_text(another, "utf-8")
+    assert "0 added, 1 changed, 0 removed" in build(copy)
+
+
+def test_the_book_of_the_student_edition_is_built_without_outputs(copy):
+    shutil.rmtree(copy / "solutions", ignore_errors=True)
+    shutil.rmtree(copy / "_build", ignore_errors=True)
+    build(copy)
+    for name in CHAPTERS:
+        page = (copy / "_build" / "html" / f"{name}.html").read_text("utf-8")
+        assert "NotImplementedError" in page
+        assert "cell_output" not in page
+
+
+def test_a_page_is_refused_when_its_manuscript_gives_another_notebook(copy):
+    if not SOLVED:
+        pytest.skip("this is the student edition: there are no manuscripts")
+    notebook = copy / f"{SOLVED[0]}.ipynb"
+    page = nbformat.read(notebook, as_version=4)
+    page.cells[2].source += "\n# edited by hand"
+    with pytest.raises(reader.StaleChapter, match="python -m publish"):
+        reader.read(nbformat.writes(page), root=copy)
