@@ -34,9 +34,7 @@ STYLE = {
     "axes.linewidth": 0.8,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.prop_cycle": mpl.cycler(
-        color=[BLUE, VERMILION, GREEN, PURPLE], linestyle=["-", "--", "-.", (0, (1, 1))]
-    ),
+    "axes.prop_cycle": mpl.cycler(color=[BLUE, VERMILION, GREEN, PURPLE], linestyle=["-", "--", "-.", (0, (1, 1))]),
     "text.color": INK,
     "xtick.color": INK,
     "ytick.color": INK,

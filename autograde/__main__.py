@@ -91,7 +91,7 @@ def open_course(folder):
     return classroom.Course(course)
 
 
-class refusing:  # noqa: N801
+class refusing:
     """Turn a `Problem` into a refusal."""
 
     def __enter__(self):

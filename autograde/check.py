@@ -86,7 +86,9 @@ def _raised(error, arguments):
     frames = [f for f in traceback.extract_tb(error.__traceback__) if OURS not in Path(f.filename).parents]
     details = []
     if frames:
-        frame = frames[-1] if _is_written_here(frames[-1]) else next(filter(_is_written_here, reversed(frames)), frames[0])
+        frame = (
+            frames[-1] if _is_written_here(frames[-1]) else next(filter(_is_written_here, reversed(frames)), frames[0])
+        )
         linecache.checkcache(frame.filename)
         details.append(f"line {frame.lineno}: {(frame.line or '').strip()}")
     details += [f"{name}: {describe(value)}" for name, value in arguments.items()]
@@ -121,5 +123,3 @@ def _captured():
                 os.close(original)
             below.seek(0)
             kept.write(below.read(10_000).decode(errors="replace"))
-
-

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from html import escape
 
-CAPTURED_LIMIT = 600  # characters of an answer's own printing that are shown
+CAPTURED_LIMIT = 1000  # characters of an answer's own printing that are shown
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def _body(verdict):
         labels = "; ".join(outcome.label for outcome in verdict.outcomes)
         yield f"Compared with the reference on {len(verdict.outcomes)} cases:", f"{labels}.", ()
     if verdict.printed:
-        text = verdict.printed.strip()
+        text = "\n".join(dict.fromkeys(verdict.printed.splitlines()))  # every case prints the same lines again
         shown = text if len(text) <= CAPTURED_LIMIT else f"{text[:CAPTURED_LIMIT]} …"
         yield "While it ran, your code printed:", "", tuple(shown.splitlines())
 
@@ -100,7 +100,9 @@ def _html(verdict):
     mark, role = ("✓", "status") if right else ("✗", "alert")
     style = "border-left: 4px solid currentColor; padding: .3em .9em; margin: .3em 0; background: transparent;"
     parts = [f'<div role="{role}" class="recurrence-check" style="{style}">']
-    parts.append(f'<p style="margin: .2em 0"><span aria-hidden="true">{mark}</span> <strong>{_headline(verdict)}</strong></p>')
+    parts.append(
+        f'<p style="margin: .2em 0"><span aria-hidden="true">{mark}</span> <strong>{_headline(verdict)}</strong></p>'
+    )
     for heading, text, code in _body(verdict):
         strong = f"<strong>{escape(heading)}</strong> " if heading else ""
         parts.append(f'<p style="margin: .2em 0">{strong}{escape(text)}</p>')

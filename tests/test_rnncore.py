@@ -175,9 +175,7 @@ def test_numpy_and_torch_give_the_same_numbers(device, dtype, tolerance):
     found_t = rnncore.rnn_backward(hs_t, t["x"], t["h0"], hs_t, t["W_xh"], t["W_hh"])
     for name, gradient in found.items():
         assert gradient.dtype == numpy_dtype
-        np.testing.assert_allclose(
-            gradient, found_t[name].cpu().numpy(), rtol=10 * tolerance, atol=10 * tolerance
-        )
+        np.testing.assert_allclose(gradient, found_t[name].cpu().numpy(), rtol=10 * tolerance, atol=10 * tolerance)
 
 
 @pytest.mark.parametrize("nonlinearity", NONLINEARITIES)

@@ -1,0 +1,234 @@
+"""What a student sees when a check runs: a score that nbgrader reads, and a message that says what differs."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+import torch
+from IPython.core.formatters import DisplayFormatter
+from nbclient import NotebookClient
+from nbformat.v4 import new_code_cell, new_notebook, new_output
+from nbgrader.utils import determine_grade
+
+import rnncore
+from autograde import check, exercises
+from autograde.check import verdict
+from autograde.compare import compare
+from autograde.exercise import Case, Exercise
+from autograde.probes import call
+
+STEP = exercises.find("rnn-step")
+
+
+def doubling(**changes):
+    """An exercise small enough to see through: return 2 x."""
+    definition = {
+        "id": "doubling",
+        "points": 2,
+        "reference": lambda x: 2 * x,
+        "cases": lambda rng: [
+            Case("ones", {"x": np.ones((2, 3))}),
+            Case("zeros", {"x": np.zeros((2, 3))}, counted=False),
+            Case("drawn", {"x": rng.normal(size=(2, 3))}),
+        ],
+        "probe": call,
+        "axes": "B H",
+    }
+    return Exercise(**definition | changes)
+
+
+def text_of(answer, **changes):
+    return str(verdict(doubling(**changes), answer))
+
+
+def test_a_right_answer_gets_full_points_in_another_way_of_writing_it_too():
+    for answer in (rnncore.rnn_step, lambda x, h, W_xh, W_hh, b_h: np.tanh((W_xh @ x.T + W_hh @ h.T).T + b_h)):
+        assert check("rnn-step", answer).score == 3.0
+
+
+def test_the_plain_text_of_a_verdict_is_the_score_alone_and_nbgrader_reads_it():
+    for answer, score in ((lambda x: 2 * x, 2.0), (lambda x: 2 * np.round(x), 1.0), (lambda x: x, 0.0)):
+        data, _ = DisplayFormatter().format(verdict(doubling(), answer))
+        assert data["text/plain"] == repr(score)
+        output = new_output("execute_result", data=data)
+        graded = {"grade": True, "solution": False, "points": 2, "grade_id": "d", "schema_version": 3}
+        cell = new_code_cell("", outputs=[output], metadata={"nbgrader": graded | {"locked": True, "task": False}})
+        assert determine_grade(cell) == (score, 2.0)
+
+
+def test_cases_that_are_not_counted_are_shown_and_bring_no_points():
+    found = verdict(doubling(), np.zeros_like)
+    assert found.score == 0.0
+    assert [outcome.problem == "" for outcome in found.outcomes] == [False, True, False]
+    assert found.total == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (
+            lambda x: None,
+            "is None (does the function return something?); expected a NumPy array of shape (B, H) = (2, 3)",
+        ),
+        (lambda x: (2 * x).tolist(), "is a list of length 2; expected a NumPy array"),
+        (lambda x: torch.tensor(2 * x), "is a PyTorch tensor of shape (2, 3), float64; expected a NumPy array"),
+        (lambda x: (2 * x).T, "has shape (3, 2); expected (B, H) = (2, 3)"),
+        (lambda x: (2 * x).astype("f4"), "has dtype float32; expected float64"),
+        (lambda x: 2 * x + 1, "[0, 0] is 3; expected 2 (6 of 6 entries differ)"),
+        (lambda x: x * np.nan, "[0, 0] is nan; expected 2"),
+        (lambda x: 2 * x + [[0, 0, 0], [0, 1e-3, 0]], "[1, 1] is 2.001; expected 2 (1 of 6 entries differ)"),
+    ],
+)
+def test_the_first_difference_is_named_type_then_shape_then_numbers(answer, message):
+    assert message in text_of(answer)
+    assert "First case that differs: ones." in text_of(answer)
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        (7, "is 7; expected 9"),
+        (9.5, "is 9.5; expected a whole number"),
+        (True, "is a bool; expected a number"),
+        ("9", "is a str of length 1; expected a number"),
+        (float("nan"), "expected a whole number"),
+        (np.array(9), "is a NumPy array of shape ()"),
+    ],
+)
+def test_a_number_is_asked_for_and_what_came_is_named(result, message):
+    assert message in compare(result, 9).text
+
+
+def test_whole_numbers_of_any_kind_are_accepted():
+    for result in (9, np.int64(9), 9.0, np.float64(9)):
+        assert compare(result, 9) is None
+
+
+def test_an_exception_is_explained_with_the_students_line_and_what_was_passed():
+    def answer(x):
+        return x @ x  # a student's line
+
+    text = text_of(answer)
+    assert "Your code raises ValueError" in text
+    assert "return x @ x  # a student's line" in text
+    assert "x: a NumPy array of shape (2, 3), float64" in text
+    assert "autograde" not in text, "our own frames are hidden"
+
+
+def test_an_untouched_answer_says_so_and_earns_nothing():
+    def stub(x):
+        raise NotImplementedError()
+
+    found = verdict(doubling(), stub)
+    assert found.score == 0.0
+    assert "not written yet" in str(found)
+
+
+def test_passing_a_result_instead_of_the_function_is_explained():
+    found = check("rnn-step", np.ones((2, 3)))
+    assert found.score == 0.0
+    assert "Pass the function itself" in str(found)
+    assert "a NumPy array of shape (2, 3)" in str(found)
+
+
+def test_an_unknown_id_names_the_nearest_one():
+    with pytest.raises(ValueError, match="did you mean 'rnn-step'"):
+        check("rnn-stpe", rnncore.rnn_step)
+    with pytest.raises(ValueError, match="known are rnn-step, rnn-sequence"):
+        check("xyzzy", rnncore.rnn_step)
+
+
+def test_an_answer_that_changes_its_arguments_spoils_no_later_case():
+    def answer(x):
+        x *= 2
+        return x
+
+    exercise = doubling()
+    assert verdict(exercise, answer).score == 2.0
+    assert verdict(exercise, answer).score == 2.0
+
+
+def test_leaving_python_is_an_exception_like_any_other():
+    assert "SystemExit" in text_of(lambda x: sys.exit("bye"))
+
+
+def test_the_weights_of_a_network_are_checked_entry_by_entry():
+    right = exercises.find("parity-weights").reference()
+    for change, message in [
+        (None, "returns None; expected a dictionary"),
+        ({"W_xh": None}, "W_xh has shape (); expected (2, 1)"),
+        ({"W_hh": np.ones((2, 3))}, "W_hh has shape (2, 3); expected (2, 2)"),
+        ({"b_y": "zero"}, "b_y is a str; expected an array of numbers"),
+        ({"h_0": np.zeros(2)}, "unknown entry h_0"),
+        ({"b_h": np.array([0, np.inf])}, "b_h holds numbers that are not finite"),
+    ]:
+        weights = right | change if change else None
+        assert message in str(check("parity-weights", lambda weights=weights: weights))
+    lacking = {name: value for name, value in right.items() if name != "b_y"}
+    assert "lacks b_y" in str(check("parity-weights", lambda: lacking))
+
+
+def test_weights_given_as_lists_of_integers_are_right_too():
+    right = {name: value.astype(int).tolist() for name, value in exercises.find("parity-weights").reference().items()}
+    assert check("parity-weights", lambda: right).score == 3.0
+
+
+NOISY = """
+import logging, os, subprocess, sys, warnings
+from autograde import check
+import rnncore
+
+def answer(*a):
+    print("from print")
+    print("to stderr", file=sys.stderr)
+    warnings.warn("a warning")
+    logging.warning("a log line")
+    os.write(2, b"below python\\n")
+    subprocess.run(["sh", "-c", "echo from a child >&2"])
+    return rnncore.rnn_step(*a)
+"""
+
+
+def test_nothing_an_answer_prints_reaches_the_check_cell_of_a_real_kernel():
+    notebook = new_notebook(cells=[new_code_cell(NOISY), new_code_cell('check("rnn-step", answer)')])
+    NotebookClient(notebook, kernel_name="python3", timeout=60).execute()
+    (output,) = notebook.cells[1].outputs
+    assert output.output_type == "execute_result"
+    assert output.data["text/plain"] == "3.0"
+    for said in ("from print", "to stderr", "below python", "from a child"):
+        assert said in output.data["text/html"]
+
+
+def test_nothing_reaches_stderr_of_a_plain_script_and_printing_works_again_afterwards():
+    script = NOISY + textwrap.dedent("""
+        print(repr(check("rnn-step", answer)))
+        print("after", file=sys.stderr)
+    """)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=dict(os.environ)
+    )
+    assert done.stdout == "3.0\n"
+    assert done.stderr == "after\n"
+
+
+def test_the_html_escapes_what_a_student_printed_and_has_a_role_and_no_script():
+    def answer(x):
+        print("<script>alert(1)</script>")
+        return x
+
+    html = verdict(doubling(), answer)._repr_html_()
+    assert "<script" not in html
+    assert "&lt;script&gt;" in html
+    assert 'role="alert"' in html
+    assert 'role="status"' in verdict(doubling(), lambda x: 2 * x)._repr_html_()
+
+
+def test_a_long_printout_is_cut():
+    def answer(x):
+        print("x" * 100_000)
+        return 2 * x
+
+    assert len(text_of(answer)) < 2_000

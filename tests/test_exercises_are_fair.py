@@ -1,0 +1,80 @@
+"""The tests of the exercises: right answers pass, wrong ones lose points, thoughtless ones earn nothing."""
+
+import numpy as np
+import pytest
+
+from autograde import exercises
+from autograde.check import verdict
+
+CHECKED = [exercises.find(name) for name in exercises.checked()]
+IDS = [exercise.id for exercise in CHECKED]
+MISTAKES = [(e, name) for e in CHECKED for name in e.misconceptions]
+SEEDS = range(100)
+
+everywhere = pytest.mark.parametrize("exercise", CHECKED, ids=IDS)
+
+
+def like(result, fill):
+    """Something of the right form whose every number is fill()."""
+    if isinstance(result, dict):
+        return {name: like(value, fill) for name, value in result.items()}
+    if isinstance(result, np.ndarray):
+        return np.array([fill() for _ in range(result.size)], dtype=result.dtype).reshape(result.shape)
+    return fill()
+
+
+def thoughtless(exercise):
+    """Answers that know nothing but the form of a right one, and the arguments handed back."""
+    rng = np.random.default_rng(1)
+    fills = {"zeros": lambda: 0.0, "ones": lambda: 1.0, "a constant": lambda: 0.5, "random": rng.normal}
+    for name, fill in fills.items():
+        yield name, lambda *a, fill=fill: like(exercise.reference(*a), fill)
+    yield "None", lambda *a: None
+    for position in range(len(exercise.draw()[0].arguments)):
+        yield f"argument {position}", lambda *a, position=position: a[position] if a else None
+
+
+@everywhere
+def test_the_reference_passes_for_every_seed(exercise):
+    assert {verdict(exercise, exercise.reference, seed).score for seed in SEEDS} == {float(exercise.points)}
+
+
+@pytest.mark.parametrize(("exercise", "name"), MISTAKES, ids=[f"{e.id}: {name}" for e, name in MISTAKES])
+def test_a_misconception_loses_points_and_alike_for_every_seed(exercise, name):
+    scores = {verdict(exercise, exercise.misconceptions[name], seed).score for seed in SEEDS}
+    assert len(scores) == 1
+    assert scores.pop() < exercise.points
+
+
+@everywhere
+def test_an_answer_without_thought_earns_nothing(exercise):
+    for name, answer in thoughtless(exercise):
+        assert verdict(exercise, answer).score == 0.0, name
+
+
+@everywhere
+def test_labels_and_number_of_cases_do_not_depend_on_the_seed(exercise):
+    forms = {tuple((case.label, case.counted) for case in exercise.draw(seed)) for seed in SEEDS}
+    assert len(forms) == 1
+    labels = [label for label, _ in forms.pop()]
+    assert len(labels) == len(set(labels)) >= 4
+
+
+@everywhere
+def test_the_same_seed_draws_the_same_cases_and_another_seed_others(exercise):
+    def drawn(seed):
+        return [np.asarray(v).tobytes() for case in exercise.draw(seed) for v in case.arguments.values()]
+
+    assert drawn(3) == drawn(3)
+    assert drawn(3) != drawn(4) or not exercise.draw()[0].arguments
+
+
+@everywhere
+def test_an_exercise_has_at_least_five_misconceptions_and_no_two_score_as_right(exercise):
+    assert len(exercise.misconceptions) >= 5
+
+
+def test_ids_are_unique_and_well_formed():
+    names = [name for slug in exercises.chapters() for name in exercises.load(slug)]
+    assert len(names) == len(set(names))
+    assert all(name == name.lower() and " " not in name and "_" not in name for name in names)
