@@ -10,6 +10,7 @@ from pathlib import Path
 
 from nbgrader.api import MissingEntry
 from nbgrader.apps.api import NbGraderAPI
+from nbgrader.utils import capture_log, temp_attrs
 from sqlalchemy.exc import SAWarning
 from tqdm import tqdm
 from traitlets.config import PyFileConfigLoader
@@ -66,9 +67,18 @@ class Course:
     def handed_in(self, assignment):
         """Return the students who handed an assignment in: collected, or still waiting in the exchange."""
         collected = {path.parent.name for path in self.root.glob(f"submitted/*/{assignment}") if path.is_dir()}
-        inbound = Path(self.api.exchange.Exchange(parent=self.api).root) / self.api.course_id / "inbound"
+        exchange = self.api.exchange.Collect(coursedir=self.api.coursedir, parent=self.api)
+        inbound = Path(exchange.root) / self.api.course_id / "inbound"
         waiting = {path.name.split("+")[0] for path in inbound.glob(f"*+{assignment}+*")}
         return sorted(collected | waiting)
+
+    def publish(self, assignment):
+        """Put a release into the exchange, over an earlier one; return nbgrader's result."""
+        api = self.api
+        with temp_attrs(api.coursedir, assignment_id=assignment):
+            step = api.exchange.ReleaseAssignment(coursedir=api.coursedir, authenticator=api.authenticator, parent=api)
+            step.force = True  # which the interface's own release_assignment has no option for
+            return capture_log(step)
 
     def run(self, step, *arguments, **options):
         """Run a step of nbgrader's interface; raise `Problem` with the end of its log when it fails."""

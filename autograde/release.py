@@ -36,16 +36,9 @@ def release(course, slug, root=ROOT):
     source.parent.mkdir(parents=True, exist_ok=True)
     source.write_text(text, encoding="utf-8")
     course.run(course.api.generate_assignment, slug, force=True)
-    if (course.root / "exchange").exists() or slug in course.api.get_released_assignments():
-        _unrelease(course, slug)
-    course.run(course.api.release_assignment, slug)
+    course.run(course.publish, slug)
     (course.root / RECORD).write_text(json.dumps(record | {slug: _digest(text)}, indent=1) + "\n", encoding="utf-8")
     return True
-
-
-def _unrelease(course, slug):
-    if slug in course.api.get_released_assignments():
-        course.run(course.api.unrelease, slug)
 
 
 def _read_record(course):

@@ -1,0 +1,179 @@
+"""The grading's command line refuses in one clear sentence, changes nothing then, and loses nothing."""
+
+import json
+import shutil
+
+import nbformat
+import pytest
+from click.testing import CliRunner
+
+from autograde import release as releasing
+from autograde import sample
+from autograde.__main__ import main
+from autograde.classroom import Course, Problem
+
+SLUG = "01_test"
+
+
+def cell(source, grade_id, kind="code", **nbgrader):
+    known = {"grade": False, "solution": False, "locked": False, "task": False, "schema_version": 3}
+    new = nbformat.v4.new_code_cell if kind == "code" else nbformat.v4.new_markdown_cell
+    return new(source, id=grade_id, metadata={"nbgrader": known | {"grade_id": grade_id} | nbgrader})
+
+
+def notebook(points=2, prose="Some prose."):
+    cells = [
+        nbformat.v4.new_markdown_cell(prose, id="prose"),
+        cell("def f():\n    ### BEGIN SOLUTION\n    return 1\n    ### END SOLUTION", "f", solution=True),
+        cell("assert f() == 1", "f-check", grade=True, locked=True, points=points),
+    ]
+    metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    return nbformat.v4.new_notebook(cells=cells, metadata=metadata)
+
+
+def build(root, **changes):
+    path = root / "_build" / "source" / SLUG / f"{SLUG}.ipynb"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(notebook(**changes), path)
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A project with one small solved notebook."""
+    build(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def course(project):
+    """A course in which it is released."""
+    course = Course(project / "course")
+    assert releasing.release(course, SLUG, project)
+    return course
+
+
+def hand_in(course, student="ada"):
+    path = course.root / "submitted" / student / SLUG / f"{SLUG}.ipynb"
+    path.parent.mkdir(parents=True)
+    shutil.copy(course.root / "release" / SLUG / f"{SLUG}.ipynb", path)
+
+
+def everything(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_releasing_twice_changes_nothing(course, project):
+    before = everything(course.root)
+    assert not releasing.release(course, SLUG, project)
+    assert everything(course.root) == before
+
+
+def test_an_existing_configuration_is_never_overwritten(project):
+    (project / "course").mkdir()
+    config = project / "course" / "nbgrader_config.py"
+    config.write_text("c = get_config()\nc.CourseDirectory.course_id = 'mine'\n")
+    assert Course(project / "course").api.course_id == "mine"
+    assert "mine" in config.read_text()
+
+
+def test_a_changed_chapter_is_released_anew(course, project):
+    build(project, prose="New prose.")
+    assert releasing.release(course, SLUG, project)
+    released = (course.root / "release" / SLUG / f"{SLUG}.ipynb").read_text()
+    assert "New prose." in released
+    exchanged = list((course.root / "exchange").rglob("outbound/**/*.ipynb"))
+    assert exchanged
+    assert all("New prose." in path.read_text() for path in exchanged)
+
+
+def test_a_source_edited_by_hand_is_not_overwritten_and_its_cells_are_named(course, project):
+    source = course.root / "source" / SLUG / f"{SLUG}.ipynb"
+    edited = nbformat.read(source, as_version=4)
+    edited.cells[0].source = "My own prose."
+    nbformat.write(edited, source)
+    build(project, prose="New prose.")
+    before = everything(course.root)
+    with pytest.raises(Problem, match=r"was edited since .*: prose\."):
+        releasing.release(course, SLUG, project)
+    assert everything(course.root) == before
+
+
+def test_a_change_of_graded_cells_is_refused_once_work_is_handed_in(course, project):
+    hand_in(course)
+    build(project, prose="New prose.")
+    assert releasing.release(course, SLUG, project), "prose may change"
+    build(project, prose="New prose.", points=3)
+    before = everything(course.root)
+    with pytest.raises(Problem, match=r"1 of the class .*\(ada.*would change: f-check"):
+        releasing.release(course, SLUG, project)
+    assert everything(course.root) == before
+
+
+def test_work_waiting_in_the_exchange_counts_as_handed_in(course):
+    inbound = course.root / "exchange" / "recurrence" / "inbound"
+    (inbound / f"ada+{SLUG}+2026-01-01 00-00-00 UTC+0000").mkdir(parents=True)
+    assert course.handed_in(SLUG) == ["ada"]
+
+
+def test_an_unknown_chapter_is_named_with_the_known_ones(course, project):
+    with pytest.raises(Problem, match=rf"no chapter '02_nothing' .* known are: {SLUG}"):
+        releasing.release(course, "02_nothing", project)
+
+
+def invoke(*arguments):
+    result = CliRunner().invoke(main, list(arguments))
+    assert not isinstance(result.exception, Exception) or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, result.output
+
+
+def test_grading_without_confinement_must_be_asked_for():
+    code, said = invoke("grade", SLUG)
+    assert code == 2
+    assert "--no-sandbox" in said
+    assert "no confinement yet" in said
+
+
+def test_grading_where_there_is_no_course_begins_none(tmp_path):
+    code, said = invoke("grade", SLUG, "--course", str(tmp_path / "nowhere"), "--no-sandbox")
+    assert code == 2
+    assert "does not exist" in said
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_grading_where_nothing_was_handed_in_says_how_to_collect(course):
+    code, said = invoke("grade", SLUG, "--course", str(course.root), "--no-sandbox")
+    assert code == 2
+    assert f"nbgrader collect {SLUG}" in said
+    hand_in(course)
+    code, said = invoke("grade", SLUG, "--course", str(course.root), "--no-sandbox", "--student", "z*")
+    assert code == 2
+    assert "matching 'z*'" in said
+
+
+def test_a_sample_course_replaces_no_folder_that_is_not_one(tmp_path):
+    (tmp_path / "thesis.txt").write_text("years of work")
+    code, said = invoke("sample", str(tmp_path))
+    assert code == 2
+    assert "is no sample course" in said
+    assert (tmp_path / "thesis.txt").read_text() == "years of work"
+
+
+def test_a_sample_course_that_is_up_to_date_is_left_alone(tmp_path, root):
+    folder = tmp_path / "sample"
+    folder.mkdir()
+    scores = {SLUG: {"ada": {"score": 2.0, "of": 2.0, "problem": ""}}}
+    (folder / sample.MARK).write_text(json.dumps({"made_from": sample._digest(root), "scores": scores}))
+    assert sample.sample(folder, root, say=lambda text: None) == scores
+    assert [path.name for path in folder.iterdir()] == [sample.MARK]
+
+
+@pytest.mark.parametrize("command", [[], ["release"], ["grade"], ["sample"]])
+def test_every_command_has_help(command):
+    code, said = invoke(*command, "--help")
+    assert code == 0
+    assert "Usage:" in said
+
+
+def test_wrong_usage_exits_with_2():
+    assert invoke("grade")[0] == 2
+    assert invoke("mark")[0] == 2

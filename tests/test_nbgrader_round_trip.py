@@ -1,0 +1,239 @@
+"""Stock nbgrader, from release to export, in a course directory with the generated configuration.
+
+Every step runs as a user runs it: nbgrader's commands in processes of their own, JupyterLab's server over HTTP.
+"""
+
+import csv
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import leaks
+import nbformat
+import pytest
+import requests
+from nbgrader.api import Gradebook
+
+from autograde import exercises, sample
+from autograde.check import verdict
+
+SLUG = "01_forward"
+BIN = Path(sys.executable).parent
+pytestmark = pytest.mark.skipif(
+    not (Path(__file__).parent.parent / "solutions").is_dir(),
+    reason="this is the student edition: there is nothing to release",
+)
+
+
+def run(*command, cwd, code=0):
+    """Run a command as a user does, in a folder; return what it printed."""
+    environment = os.environ | {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == code, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout + done.stderr
+
+
+def points(slug, answers):
+    """What answers ought to score: {exercise id: points}, each judged by the exercise itself."""
+    checked = {name: e for name, e in exercises.load(slug).items() if hasattr(e, "reference")}
+    return {name: verdict(e, answers.get(name, e.reference)).score for name, e in checked.items()}
+
+
+@pytest.fixture(scope="module")
+def source(root):
+    """The solved notebook of the chapter, as the build makes it."""
+    run(sys.executable, "-m", "publish", cwd=root)
+    return nbformat.read(root / "_build" / "source" / SLUG / f"{SLUG}.ipynb", as_version=4)
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory, source, root):
+    """A course directory with the chapter released."""
+    folder = tmp_path_factory.mktemp("teacher") / "course"
+    run(sys.executable, "-m", "autograde", "release", SLUG, "--course", str(folder), cwd=root)
+    return folder
+
+
+def students_answers(source):
+    """{student: {cell id: source}} and what each ought to score."""
+    right = {cell.id: cell.source for cell in source.cells if cell.metadata.get("nbgrader", {}).get("solution")}
+    step = exercises.find("rnn-step")
+    sequence = exercises.find("rnn-sequence")
+    no_bias = step.misconceptions["the bias is missing"]
+    not_carried = sequence.misconceptions["the state is not carried"]
+    full = points(SLUG, {})
+    return {
+        "solved": (right, full),
+        "untouched": ({}, dict.fromkeys(full, 0.0)),
+        "warning": (right | {"rnn-step": right["rnn-step"] + "\nimport warnings\n\nwarnings.warn('careful')"}, full),
+        "mistaken": (
+            right
+            | {"rnn-step": sample.source_of(no_bias, "rnn_step")}
+            | {"rnn-sequence": sample.source_of(not_carried, "rnn_forward")},
+            full | points(SLUG, {"rnn-step": no_bias, "rnn-sequence": not_carried}),
+        ),
+        "noisy": (
+            right
+            | {
+                "output-layer": "import sys\n\n"
+                + right["output-layer"].replace("### BEGIN SOLUTION", "print('hello', file=sys.stderr)")
+            },
+            full,
+        ),
+    }
+
+
+@pytest.fixture(scope="module")
+def graded(course, source):
+    """The course after students fetched, submitted, and the teacher collected, graded and gave feedback."""
+    for student, (answers, _) in students_answers(source).items():
+        home = course.parent / student
+        home.mkdir()
+        shutil.copy(course / "nbgrader_config.py", home)
+        config = home / "nbgrader_config.py"
+        config.write_text(config.read_text().replace("HERE = ", f"HERE = Path({str(course)!r})  # "))
+        config.write_text(config.read_text().replace("root = str(HERE)\n", f"root = {str(home)!r}\n"))
+        run("nbgrader", "fetch_assignment", SLUG, cwd=home)
+        path = home / SLUG / f"{SLUG}.ipynb"
+        notebook = nbformat.read(path, as_version=4)
+        for cell in notebook.cells:
+            cell.source = answers.get(cell.id, cell.source)
+        nbformat.write(notebook, path)
+        run("nbgrader", "submit", SLUG, f"--student={student}", cwd=home)
+    run("nbgrader", "collect", SLUG, cwd=course)
+    run("nbgrader", "autograde", SLUG, cwd=course)
+    run("nbgrader", "generate_feedback", SLUG, cwd=course)
+    run("nbgrader", "release_feedback", SLUG, cwd=course)
+    run("nbgrader", "export", cwd=course)
+    return course
+
+
+def test_the_release_is_the_notebook_in_chapters(course, root):
+    released = nbformat.read(course / "release" / SLUG / f"{SLUG}.ipynb", as_version=4)
+    assert released == nbformat.read(root / "chapters" / f"{SLUG}.ipynb", as_version=4)
+
+
+def test_the_release_holds_nothing_of_the_answers(course, root):
+    secrets = [secret for texts in leaks.answers(root).values() for secret in texts]
+    assert secrets
+    for folder in (course / "release", course / "exchange"):
+        assert leaks.leaks(secrets, leaks.published(folder)) == []
+    assert leaks.leaks(secrets, leaks.published(course / "source")), "the finder sees them where they are"
+
+
+def test_every_submission_scores_what_its_answers_deserve(graded, source):
+    with Gradebook(f"sqlite:///{graded / 'gradebook.db'}", "recurrence") as gradebook:
+        for student, (_, expected) in students_answers(source).items():
+            submission = gradebook.find_submission(SLUG, student)
+            (notebook,) = submission.notebooks
+            scores = {grade.name: grade.auto_score for grade in notebook.grades}
+            for name, score in expected.items():
+                assert scores[f"{name}-check"] == pytest.approx(score), (student, name)
+            manual = {grade.name for grade in notebook.grades if grade.needs_manual_grade}
+            assert manual == (set() if student == "untouched" else {"memory-figure", "memory-reading"})
+            assert submission.max_score == sum(e.points for e in exercises.load(SLUG).values())
+
+
+def test_the_export_has_a_row_for_every_student(graded, source):
+    rows = {row["student_id"]: row for row in csv.DictReader((graded / "grades.csv").open())}
+    for student, (_, expected) in students_answers(source).items():
+        assert float(rows[student]["score"]) == pytest.approx(sum(expected.values()))
+        assert float(rows[student]["max_score"]) == 19
+
+
+def test_the_feedback_page_carries_the_checks_words_and_reaches_the_student(graded):
+    page = (graded / "feedback" / "mistaken" / SLUG / f"{SLUG}.html").read_text(encoding="utf-8")
+    assert "First case that differs:" in page
+    assert "one unit, numbers to check by hand" in page
+    home = graded.parent / "mistaken"
+    run("nbgrader", "fetch_feedback", SLUG, "--student=mistaken", cwd=home)
+    assert list((home / SLUG / "feedback").rglob("*.html"))
+
+
+def test_grade_gives_the_same_scores_as_nbgraders_own_command(graded, source, root, tmp_path):
+    copy = tmp_path / "course"
+    shutil.copytree(graded, copy)
+    said = run(sys.executable, "-m", "autograde", "grade", SLUG, "--course", str(copy), "--no-sandbox", cwd=root)
+    for student, (_, expected) in students_answers(source).items():
+        line = next(line for line in said.splitlines() if line.startswith(f"{student} "))
+        assert f"{sum(expected.values()):.2f} of 19" in line
+
+
+def test_a_submission_that_cannot_be_read_is_named_and_the_others_are_graded(graded, root, tmp_path):
+    copy = tmp_path / "course"
+    shutil.copytree(graded, copy)
+    broken = copy / "submitted" / "broken" / SLUG / f"{SLUG}.ipynb"
+    broken.parent.mkdir(parents=True)
+    broken.write_text("{ this is no notebook", encoding="utf-8")
+    command = (sys.executable, "-m", "autograde", "grade", SLUG, "--course", str(copy), "--no-sandbox")
+    said = run(*command, "--student", "[bs]*", cwd=root, code=1)
+    assert "1 could not be read or run" in said
+    assert any(line.startswith("broken ") and "0.00" in line for line in said.splitlines())
+    assert any(line.startswith("solved ") and "14.00 of 19" in line for line in said.splitlines())
+
+
+@pytest.fixture(scope="module")
+def server(graded):
+    """JupyterLab's server in the course directory; yields a function that asks it for something."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = ("jupyter-lab", "--no-browser", "--allow-root", f"--port={port}", "--IdentityProvider.token=secret")
+    environment = os.environ | {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
+    log = graded.parent / "server.log"
+    with log.open("w") as out:
+        process = subprocess.Popen([*command], cwd=graded, env=environment, stdout=out, stderr=out)
+
+    def ask(address, **form):
+        call = requests.post if form else requests.get
+        headers = {"Authorization": "token secret"}
+        answer = call(f"http://127.0.0.1:{port}/{address}", headers=headers, data=form or None, timeout=120)
+        assert answer.status_code == 200, (
+            f"{address}: {answer.status_code} {answer.text[:500]}\n{log.read_text()[-2000:]}"
+        )
+        return answer
+
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            ask("api")
+            break
+        except requests.ConnectionError:
+            assert process.poll() is None, log.read_text()
+            time.sleep(0.3)
+    yield ask
+    process.terminate()
+    process.wait(30)
+
+
+def test_formgrader_lists_and_grades(server, source):
+    assert "formgrader" in server("formgrader/").text
+    (assignment,) = server("formgrader/api/assignments").json()
+    assert assignment["name"] == SLUG
+    assert assignment["num_submissions"] == len(students_answers(source))
+    result = server(f"formgrader/api/submission/{SLUG}/mistaken/autograde", force="true").json()
+    assert result["success"], result
+    submission = server(f"formgrader/api/submission/{SLUG}/mistaken").json()
+    assert submission["score"] == pytest.approx(sum(students_answers(source)["mistaken"][1].values()))
+
+
+def test_validate_passes_the_solved_notebook_and_names_what_is_missing_in_another(server, graded):
+    solved = server("assignments/validate", path=f"submitted/solved/{SLUG}/{SLUG}.ipynb").json()
+    assert solved["success"], solved
+    assert "failed" not in solved["value"]
+    mistaken = server("assignments/validate", path=f"submitted/mistaken/{SLUG}/{SLUG}.ipynb").json()
+    assert mistaken["success"], mistaken
+    failing = " ".join(str(cell) for cell in mistaken["value"]["failed"])
+    assert "rnn-step" in failing
+    assert "rnn-sequence" in failing
+    assert "output-layer" not in failing
+
+
+def test_the_assignment_list_answers(server):
+    listed = server("assignments?course_id=recurrence").json()
+    assert listed["success"], listed
+    assert SLUG in {entry["assignment_id"] for entry in listed["value"]}
