@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 ROLE = re.compile(r"\{([\w:-]+)\}`([^`]+)`")
 DOC = re.compile(r"(.+?)\s*<(\w+)>")
-LABELLED = re.compile(r"^\$\$ \(([\w-]+)\)$", re.MULTILINE)
+LABELLED = re.compile(r"^\$\$\n(.*?)\n\$\$ \(([\w-]+)\)$", re.MULTILINE | re.DOTALL)
 DIRECTIVE = re.compile(r"^(`{3,}|:{3,})\{([\w:-]+)\}", re.MULTILINE)
 
 ROLES = {"cite:t", "cite:p", "eq", "doc"}
@@ -50,7 +50,7 @@ def markdown(cells, chapter, root=ROOT):
 
 def labels(cells):
     """Return the labels of the equations in Markdown cells, in order."""
-    return [label for source in cells for label in LABELLED.findall(source)]
+    return [label for source in cells for _, label in LABELLED.findall(source)]
 
 
 def _plain(source, equations, entries):
@@ -64,7 +64,9 @@ def _plain(source, equations, entries):
         return _cite([entries[key.strip()] for key in target.split(",")], textual=name == "cite:t")
 
     def tag(match):
-        return f"\\tag{{{equations[match[1]]}}}\n$$"
+        # with a star, since JupyterLab would add a number of its own to what stands between dollars
+        body, label = match.groups()
+        return f"\\begin{{equation*}}\n{body}\n\\tag{{{equations[label]}}}\n\\end{{equation*}}"
 
     return LABELLED.sub(tag, ROLE.sub(role, source))
 

@@ -96,7 +96,8 @@ def test_prose_for_notebooks_is_plain_markdown():
     assert "[Elman (1990)](https://doi.org/10.1207/s15516709cog1402_1)" in first
     assert "([Rumelhart et al., 1986](https://doi.org/10.1038/323533a0); [Bai et al., 2018](" in first
     assert "[the cell](02_cell.ipynb)" in first
-    assert second == "$$\nh = x\n\\tag{3.1}\n$$\n\n$$\ny = h\n\\tag{3.2}\n$$"
+    equation = "\\begin{{equation*}}\n{}\n\\tag{{{}}}\n\\end{{equation*}}"
+    assert second == equation.format("h = x", "3.1") + "\n\n" + equation.format("y = h", "3.2")
     assert third == "By (3.2)."
 
 
