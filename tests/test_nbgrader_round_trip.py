@@ -237,3 +237,11 @@ def test_the_assignment_list_answers(server):
     listed = server("assignments?course_id=recurrence").json()
     assert listed["success"], listed
     assert SLUG in {entry["assignment_id"] for entry in listed["value"]}
+
+
+def test_jupyterlab_opens_a_manuscript_as_a_notebook(server, graded, source, root):
+    shutil.copy(root / "solutions" / f"{SLUG}.md", graded)
+    opened = server(f"api/contents/{SLUG}.md?type=notebook&content=1").json()
+    assert opened["type"] == "notebook"
+    kinds = [cell["cell_type"] for cell in opened["content"]["cells"]]
+    assert kinds == [cell.cell_type for cell in source.cells]
