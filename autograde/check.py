@@ -33,8 +33,12 @@ def check(exercise_id, answer):
     if not callable(answer):
         came = f"{describe(answer)} came"
         refusal = f"Pass the function itself, without calling it: check({exercise.id!r}, its_name). Here {came}."
-        return Verdict(exercise.id, exercise.points, refusal=refusal)
-    return verdict(exercise, answer)
+        found = Verdict(exercise.id, exercise.points, refusal=refusal)
+    else:
+        found = verdict(exercise, answer)
+    if sys.stdout.isatty():  # a terminal shows no HTML, and of the value only the score
+        print(found)
+    return found
 
 
 def verdict(exercise, answer, seed=PUBLIC_SEED):

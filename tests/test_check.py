@@ -232,3 +232,11 @@ def test_a_long_printout_is_cut():
         return 2 * x
 
     assert len(text_of(answer)) < 2_000
+
+
+def test_in_a_terminal_the_feedback_is_printed_and_elsewhere_it_is_not(monkeypatch, capsys):
+    check("rnn-step", rnncore.rnn_step)
+    assert capsys.readouterr().out == ""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    check("rnn-step", rnncore.rnn_step)
+    assert "rnn-step: right, 3 of 3 points" in capsys.readouterr().out
