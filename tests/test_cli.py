@@ -158,12 +158,12 @@ def test_a_sample_course_replaces_no_folder_that_is_not_one(tmp_path):
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
 
 
-def test_a_sample_course_that_is_up_to_date_is_left_alone(tmp_path, root):
-    folder = tmp_path / "sample"
+def test_a_sample_course_that_is_up_to_date_is_left_alone(project):
+    folder = project / "sample"
     folder.mkdir()
     scores = {SLUG: {"ada": {"score": 2.0, "of": 2.0, "problem": ""}}}
-    (folder / sample.MARK).write_text(json.dumps({"made_from": sample._digest(root), "scores": scores}))
-    assert sample.sample(folder, root, say=lambda text: None) == scores
+    (folder / sample.MARK).write_text(json.dumps({"made_from": sample._digest(project), "scores": scores}))
+    assert sample.sample(folder, project, say=lambda text: None) == scores
     assert [path.name for path in folder.iterdir()] == [sample.MARK]
 
 

@@ -1,0 +1,44 @@
+"""What all tests share: the repository, the system's programs, one thread and no window."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = {"bwrap": "bubblewrap"}  # the others are named as their programs
+NO_SKIP = os.environ.get("CI") == "true" and (ROOT / "solutions").is_dir()
+
+# Before torch or matplotlib is imported, here and in every process that a test starts.
+os.environ["OMP_NUM_THREADS"] = "1"
+os.environ["MPLBACKEND"] = "agg"
+
+
+@pytest.fixture(scope="session")
+def root():
+    """The repository."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def needs():
+    """A function that returns a system program's path, or skips the test and says what to install."""
+
+    def path_of(program):
+        path = shutil.which(program)
+        if not path:
+            pytest.skip(f"{program} is missing: sudo apt-get install {PACKAGES.get(program, program)}")
+        return path
+
+    return path_of
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """In CI a test that is left out has failed."""
+    report = yield
+    if NO_SKIP and report.skipped and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"CI leaves out no test. {report.longrepr[2]}"
+    return report

@@ -1,0 +1,219 @@
+"""What students get, `git archive`, unpacked and used as they use it: no answers, and everything works."""
+
+import contextlib
+import io
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tarfile
+import time
+import urllib.request
+from pathlib import Path
+
+import leaks
+import nbformat
+import pytest
+
+from publish import manuscript, notebooks
+
+SLUGS = manuscript.slugs()
+ANSWERS = leaks.answers(manuscript.ROOT)
+pytestmark = pytest.mark.skipif(not SLUGS, reason="this is the student edition itself")
+
+# What a person who just unpacked the course does not have set.
+UNSET = {"CI", "FORCE", "MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MPLBACKEND", "PYTHONPATH", "VIRTUAL_ENV"}
+PYTHON = f"{sys.base_prefix}/bin/python{sys.version_info.major}.{sys.version_info.minor}"
+
+
+@pytest.fixture(scope="session")
+def edition(root, needs, tmp_path_factory):
+    """The folder with the student edition of what stands in the working tree now, committed or not."""
+    git, place = [needs("git"), "-C", root], tmp_path_factory.mktemp("edition")
+    # An index and objects of its own, so that nothing is left in the repository.
+    asked = subprocess.check_output([*git, "rev-parse", "--git-path", "objects"], text=True).strip()
+    (place / "objects").mkdir()
+    variables = os.environ | {
+        "GIT_INDEX_FILE": str(place / "index"),
+        "GIT_OBJECT_DIRECTORY": str(place / "objects"),
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(root / asked),
+    }
+    subprocess.run([*git, "add", "--all"], env=variables, check=True)
+    tree = subprocess.check_output([*git, "write-tree"], env=variables, text=True).strip()
+    archive = subprocess.check_output([*git, "archive", "--format=tar", tree], env=variables)
+    folder = place / "my course"  # many people's folders have a space in their name
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        tar.extractall(folder, filter="data")
+    yield folder
+    shutil.rmtree(place)  # pytest would keep gigabytes
+
+
+@pytest.fixture(scope="session")
+def texts(edition):
+    """The texts of all files in the edition."""
+    return leaks.published(edition)
+
+
+@pytest.fixture(scope="session")
+def made(edition, texts):
+    """The edition after its texts were read and `make` ran: an environment of its own and the book."""
+    done = make(edition)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done
+
+
+def make(edition, *arguments):
+    """Run make in the edition as a student would."""
+    command = [shutil.which("make"), f"PYTHON={PYTHON}", *arguments]
+    return subprocess.run(command, cwd=edition, env=surroundings(), capture_output=True, text=True, check=False)
+
+
+def surroundings():
+    """Return the variables of a terminal in which nothing of this repository is active."""
+    path = [folder for folder in os.environ["PATH"].split(os.pathsep) if Path(folder).parent != Path(sys.prefix)]
+    kept = {name: value for name, value in os.environ.items() if name not in UNSET}
+    return kept | {"PATH": os.pathsep.join(path)}
+
+
+def run_in(edition, notebook, folder):
+    """Return a notebook as it is after it was run with the edition's own JupyterLab installation."""
+    before, after = folder / "before.ipynb", folder / "after.ipynb"
+    nbformat.write(notebook, before)
+    command = [edition / ".venv" / "bin" / "jupyter", "nbconvert", "--to", "notebook", "--execute", "--allow-errors"]
+    done = subprocess.run(
+        [*command, "--output", after, before],
+        cwd=edition / "chapters",
+        env=surroundings(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return nbformat.read(after, as_version=4)
+
+
+def checks(notebook):
+    """Return {exercise: (points earned, points there are, feedback)} of a notebook that was run."""
+    found = {}
+    for cell in notebook.cells:
+        if cell.cell_type == "code" and cell.id.endswith("-check"):
+            (output,) = cell.outputs
+            score = float(output["data"]["text/plain"])
+            found[cell.id.removesuffix("-check")] = (score, cell.metadata.nbgrader.points, output["data"]["text/html"])
+    return found
+
+
+def test_the_edition_has_the_chapters_and_no_manuscript(edition):
+    there = {path.name for path in edition.iterdir()}
+    assert {"README.md", "LICENSE", "Makefile", "bootstrap.py", "requirements.txt", "tests"} <= there
+    assert [path.stem for path in sorted(edition.glob("chapters/*.ipynb"))] == SLUGS
+    assert not there & {"solutions", ".git", ".ci", ".github", "_build", ".venv"}
+
+
+@pytest.mark.parametrize("exercise", ANSWERS)
+def test_the_edition_holds_no_answer(texts, exercise):
+    assert leaks.leaks(ANSWERS[exercise], texts) == []
+
+
+@pytest.mark.parametrize("exercise", [exercise for exercise in ANSWERS if ANSWERS[exercise]])
+def test_the_search_finds_a_planted_answer(edition, exercise, tmp_path):
+    shutil.copytree(edition / "autograde", tmp_path / "autograde")
+    with (tmp_path / "autograde" / "probes.py").open("a") as module:
+        module.write(f"    {ANSWERS[exercise][-1]}\n")
+    assert leaks.leaks(ANSWERS[exercise], leaks.published(tmp_path))
+
+
+@pytest.mark.long
+def test_make_builds_the_book_without_outputs_and_says_what_it_left_out(edition, made):
+    assert "No sample course is made: this is the student edition." in made.stdout
+    for slug in SLUGS:
+        page = (edition / "_build" / "html" / "chapters" / f"{slug}.html").read_text(encoding="utf-8")
+        assert "YOUR CODE HERE" in page
+        assert 'class="cell_output' not in page
+
+
+@pytest.mark.long
+def test_a_second_make_takes_seconds(edition, made):
+    started = time.perf_counter()
+    assert make(edition).returncode == 0
+    assert time.perf_counter() - started < 20
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("slug", SLUGS)
+def test_an_untouched_chapter_opens_and_earns_nothing(edition, made, slug, tmp_path):
+    notebook = nbformat.read(edition / "chapters" / f"{slug}.ipynb", as_version=4)
+    found = checks(run_in(edition, notebook, tmp_path))
+    assert found
+    for exercise, (score, points, feedback) in found.items():
+        assert score == 0 < points, exercise
+        assert "not written yet" in feedback, exercise
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("slug", SLUGS)
+def test_right_answers_earn_their_points_and_those_alone(edition, made, slug, tmp_path):
+    right = notebooks.solved(manuscript.read(manuscript.path_of(slug)))
+    answers = {cell.id: cell.source for cell in right.cells}
+    notebook = nbformat.read(edition / "chapters" / f"{slug}.ipynb", as_version=4)
+    first, *others = [cell.id.removesuffix("-check") for cell in notebook.cells if cell.id.endswith("-check")]
+    for cell in notebook.cells:
+        if cell.id == first:
+            assert cell.source != answers[first]
+            cell.source = answers[first]
+    found = checks(run_in(edition, notebook, tmp_path))
+    assert found[first][0] == found[first][1]
+    assert [found[other][0] for other in others] == [0] * len(others)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("slug", SLUGS)
+def test_make_lab_opens_jupyterlab_on_the_chapters(edition, made, slug):
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    options = f"--no-browser --allow-root --ip=127.0.0.1 --port={port} --IdentityProvider.token=t"
+    log = edition.parent / "lab.log"
+    command = [shutil.which("make"), f"PYTHON={PYTHON}", "lab", f"OPTIONS={options}"]
+    with log.open("w") as said:
+        lab = subprocess.Popen(
+            command, cwd=edition, env=surroundings(), stdout=said, stderr=said, start_new_session=True
+        )
+    try:
+        address = f"http://127.0.0.1:{port}"
+        served = json.loads(answer(f"{address}/api/contents/chapters/{slug}.ipynb?token=t", lab, log))
+        assert served["type"] == "notebook" and served["content"]["cells"]
+        assert "JupyterLab" in answer(f"{address}/lab/tree/chapters/{slug}.ipynb?token=t", lab, log)
+        extensions = answer(f"{address}/lab/api/extensions?token=t", lab, log)
+        assert {"jupyterlab-myst", "jupyterlab-jupytext"} <= set(re.findall(r"jupyterlab-\w+", extensions))
+        request = urllib.request.Request(f"{address}/api/shutdown?token=t", method="POST")
+        urllib.request.urlopen(request, timeout=10).close()
+        lab.wait(timeout=30)
+    finally:
+        with contextlib.suppress(ProcessLookupError):  # it ended as asked
+            os.killpg(lab.pid, signal.SIGKILL)
+
+
+def answer(address, lab, log):
+    """Return what a server that is starting answers."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            with urllib.request.urlopen(address, timeout=10) as response:
+                return response.read().decode()
+        except OSError as error:
+            assert lab.poll() is None and time.monotonic() < deadline, f"{address}: {error}\n{log.read_text()}"
+            time.sleep(0.2)
+
+
+@pytest.mark.long
+def test_make_test_passes_there_and_skips_only_what_needs_a_manuscript(edition, made):
+    done = make(edition, "test")
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
+    reasons = re.findall(r"^SKIPPED \[\d+\] \S+ (.*)", done.stdout, re.MULTILINE)
+    expected = re.compile("this is the student edition|got empty parameter set|this copy has no git history")
+    assert [reason for reason in reasons if not expected.match(reason)] == []
+    assert re.search(r"\d+ passed", done.stdout)
