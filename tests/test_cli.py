@@ -159,6 +159,7 @@ def test_a_sample_course_replaces_no_folder_that_is_not_one(tmp_path):
 
 
 def test_a_sample_course_that_is_up_to_date_is_left_alone(project):
+    (project / "rnncore.py").touch()
     folder = project / "sample"
     folder.mkdir()
     scores = {SLUG: {"ada": {"score": 2.0, "of": 2.0, "problem": ""}}}
