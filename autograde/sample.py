@@ -44,6 +44,7 @@ def sample(folder, root=ROOT, say=print):
         say(f"sample: releasing {slug} and handing it in for {len(MISTAKEN) + 4} invented students")
         release(course, slug, root)
         hand_in(course, slug)
+        say("sample: grading without confinement (--no-sandbox): the class's code is this project's own")
         scores[slug] = {g.student: _score(g) for g in course.grade(slug)}
     with course.api.gradebook as gradebook:
         CsvExportPlugin(to=str(folder / "grades.csv")).export(gradebook)
