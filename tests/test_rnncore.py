@@ -1,6 +1,7 @@
 """The reference implementation against independent oracles: torch.nn, autograd, finite differences."""
 
 import inspect
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -11,196 +12,273 @@ from hypothesis import strategies as st
 import rnncore
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
-NONLINEARITIES = ["tanh", "relu"]
-NAMES = ("x", "h0", "W_xh", "W_hh", "b_h")
 
 
-def arguments(seed=0, B=3, T=5, D=2, H=4):
-    """Arguments of rnn_forward, float64, with a contractive recurrence (gain about 0.5)."""
-    rng = np.random.default_rng(seed)
-    shapes = {"x": (B, T, D), "h0": (B, H), "W_xh": (H, D), "W_hh": (H, H), "b_h": (H,)}
-    values = {name: rng.normal(size=shape) for name, shape in shapes.items()}
-    return values | {"W_hh": 0.5 * values["W_hh"] / np.sqrt(H)}
+@dataclass(frozen=True)
+class Network:
+    """One of the networks: how many gates it stacks, its functions, its namesake in torch.nn, its biases."""
+
+    name: str
+    gates: int
+    layer: str
+    biases: tuple[str, ...] = ("b_h",)
+    options: tuple[tuple[str, str], ...] = ()
+    cells: bool = False
+
+    def function(self, what):
+        return getattr(rnncore, f"{self.name}_{what}")
+
+    @property
+    def states(self):
+        return ("h0", "c0") if self.cells else ("h0",)
+
+    @property
+    def names(self):
+        """The arguments of the forward in order."""
+        return ("x", *self.states, "W_xh", "W_hh", *self.biases)
+
+    def arguments(self, seed=0, B=3, T=5, D=2, H=4):
+        """Arguments of the forward, float64, with a contractive recurrence."""
+        rng, K = np.random.default_rng(seed), self.gates * H
+        shapes = {"x": (B, T, D), "h0": (B, H), "c0": (B, H), "W_xh": (K, D), "W_hh": (K, H)}
+        shapes |= dict.fromkeys(("b_h", "b_xh", "b_hh"), (K,))
+        values = {name: rng.normal(size=shapes[name]) for name in self.names}
+        return values | {"W_hh": 0.5 * values["W_hh"] / np.sqrt(H)}
+
+    def forward(self, a):
+        return self.function("forward")(**a, **dict(self.options))
+
+    def hs(self, a):
+        return self.forward(a)[0] if self.cells else self.forward(a)
+
+    def backward(self, dhs, a, dc_T=None, with_cache=False):
+        """The gradients that the hand-written backward gives for arguments a."""
+        keep = {"with_cache": True} if with_cache else {}
+        kept = self.function("forward")(**a, **dict(self.options), **keep)
+        states = dict(zip(("hs", "cs") if self.cells else ("hs",), kept if self.cells else [kept], strict=False))
+        if with_cache:
+            *values, cache = kept
+            states = dict(zip(("hs", "cs"), values, strict=False)) | {"cache": cache}
+        if self.name == "rnn":
+            a = {name: value for name, value in a.items() if name != "b_h"}
+        given_c = {"dc_T": dc_T} if self.cells else {}
+        return self.function("backward")(dhs=dhs, **a, **states, **given_c, **dict(self.options))
+
+    def torch_layer(self, a):
+        """The namesake in torch.nn with the same weights: the oracle."""
+        K, D = a["W_xh"].shape
+        layer = getattr(torch.nn, self.layer)(
+            D, K // self.gates, batch_first=True, dtype=torch.float64, **dict(self.options)
+        )
+        with torch.no_grad():
+            layer.weight_ih_l0.copy_(torch.tensor(a["W_xh"]))
+            layer.weight_hh_l0.copy_(torch.tensor(a["W_hh"]))
+            layer.bias_ih_l0.copy_(torch.tensor(a[self.biases[0]]))
+            layer.bias_hh_l0.copy_(torch.tensor(a["b_hh"])) if "b_hh" in a else layer.bias_hh_l0.zero_()
+        return layer
+
+    def run_torch(self, layer, a):
+        """(outputs, last cell or None, leaves): the oracle's run, with the inputs that it differentiates."""
+        leaves = {name: torch.tensor(a[name], requires_grad=True) for name in ("x", *self.states)}
+        start = tuple(leaves[name][None] for name in self.states)
+        outputs, last = layer(leaves["x"], start if self.cells else start[0])
+        return outputs, last[1] if self.cells else None, leaves
 
 
-def tensors(arrays, device="cpu", dtype=torch.float64, requires_grad=False):
-    return {
-        name: torch.tensor(value, dtype=dtype, device=device, requires_grad=requires_grad)
-        for name, value in arrays.items()
-    }
-
-
-def torch_rnn(a, nonlinearity="tanh"):
-    """torch.nn.RNN with the same weights: the oracle."""
-    H, D = a["W_xh"].shape
-    layer = torch.nn.RNN(D, H, nonlinearity=nonlinearity, batch_first=True, dtype=torch.float64)
-    with torch.no_grad():
-        layer.weight_ih_l0.copy_(torch.as_tensor(a["W_xh"]))
-        layer.weight_hh_l0.copy_(torch.as_tensor(a["W_hh"]))
-        layer.bias_ih_l0.copy_(torch.as_tensor(a["b_h"]))
-        layer.bias_hh_l0.zero_()
-    return layer
-
-
+NETWORKS = [
+    Network("rnn", 1, "RNN"),
+    Network("rnn", 1, "RNN", options=(("nonlinearity", "relu"),)),
+    Network("gru", 3, "GRU", biases=("b_xh", "b_hh")),
+    Network("lstm", 4, "LSTM", cells=True),
+]
+of_each = pytest.mark.parametrize("network", NETWORKS, ids=["tanh", "relu", "gru", "lstm"])
 sizes = st.fixed_dictionaries({letter: st.integers(1, 6) for letter in "BTDH"})
 
 
-@pytest.mark.parametrize("nonlinearity", NONLINEARITIES)
+@of_each
 @settings(max_examples=30, deadline=None)
 @given(sizes=sizes, seed=st.integers(0, 1000))
-def test_forward_equals_torch_rnn_at_every_size(nonlinearity, sizes, seed):
-    a = arguments(seed, **sizes)
-    expected, _ = torch_rnn(a, nonlinearity)(torch.tensor(a["x"]), torch.tensor(a["h0"])[None])
-    hs = rnncore.rnn_forward(**a, nonlinearity=nonlinearity)
-    np.testing.assert_allclose(hs, expected.detach().numpy(), rtol=0, atol=1e-12)
+def test_forward_equals_torch_at_every_size(network, sizes, seed):
+    a = network.arguments(seed, **sizes)
+    expected, last_cell, _ = network.run_torch(network.torch_layer(a), a)
+    np.testing.assert_allclose(network.hs(a), expected.detach().numpy(), rtol=0, atol=1e-12)
+    if network.cells:
+        np.testing.assert_allclose(network.forward(a)[1][:, -1], last_cell[0].detach().numpy(), rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("nonlinearity", NONLINEARITIES)
-def test_step_equals_torch_rnn_cell(nonlinearity):
-    a = arguments()
-    cell = torch.nn.RNNCell(2, 4, nonlinearity=nonlinearity, dtype=torch.float64)
-    a["W_xh"], a["W_hh"] = cell.weight_ih.detach().numpy(), cell.weight_hh.detach().numpy()
-    a["b_h"] = (cell.bias_ih + cell.bias_hh).detach().numpy()
-    x, h = a["x"][:, 0], a["h0"]
-    expected = cell(torch.tensor(x), torch.tensor(h)).detach().numpy()
-    h_next = rnncore.rnn_step(x, h, a["W_xh"], a["W_hh"], a["b_h"], nonlinearity)
-    np.testing.assert_allclose(h_next, expected, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("nonlinearity", NONLINEARITIES)
-def test_the_sequence_is_the_step_repeated(nonlinearity):
-    a = arguments()
-    hs = rnncore.rnn_forward(**a, nonlinearity=nonlinearity)
-    h = a["h0"]
+@of_each
+def test_the_sequence_is_the_step_repeated(network):
+    a = network.arguments()
+    weights = [a[name] for name in network.names[1 + len(network.states) :]]
+    states = tuple(a[name] for name in network.states)
+    hs = network.hs(a)
     for t in range(a["x"].shape[1]):
-        h = rnncore.rnn_step(a["x"][:, t], h, a["W_xh"], a["W_hh"], a["b_h"], nonlinearity)
-        np.testing.assert_allclose(hs[:, t], h, rtol=0, atol=1e-14)
+        states = network.function("step")(a["x"][:, t], *states, *weights, **dict(network.options))
+        states = states if network.cells else (states,)
+        np.testing.assert_allclose(hs[:, t], states[0], rtol=0, atol=1e-14)
 
 
-def test_no_initial_state_means_zeros():
-    a = arguments()
-    weights = (a["W_xh"], a["W_hh"], a["b_h"])
-    zeros = np.zeros_like(a["h0"])
-    np.testing.assert_array_equal(
-        rnncore.rnn_forward(a["x"], None, *weights), rnncore.rnn_forward(a["x"], zeros, *weights)
-    )
-    hs = rnncore.rnn_forward(a["x"], zeros, *weights)
-    left_out = rnncore.rnn_backward(hs, a["x"], None, hs, *weights[:2])
-    for name, gradient in rnncore.rnn_backward(hs, a["x"], zeros, hs, *weights[:2]).items():
-        np.testing.assert_array_equal(left_out[name], gradient, err_msg=name)
+@of_each
+def test_no_initial_state_means_zeros_and_its_gradient_is_returned_all_the_same(network):
+    a = network.arguments()
+    zeros = a | {name: np.zeros_like(a[name]) for name in network.states}
+    left_out = a | dict.fromkeys(network.states)
+    np.testing.assert_array_equal(network.hs(left_out), network.hs(zeros))
+    dhs = network.hs(zeros)
+    expected, found = network.backward(dhs, zeros), network.backward(dhs, left_out)
+    for name, gradient in expected.items():
+        np.testing.assert_array_equal(found[name], gradient, err_msg=name)
 
 
-@pytest.mark.parametrize("nonlinearity", NONLINEARITIES)
+@of_each
+@pytest.mark.parametrize("with_cache", [False, True])
 @settings(max_examples=30, deadline=None)
 @given(sizes=sizes, seed=st.integers(0, 1000))
-def test_backward_equals_autograd_through_torch_rnn(nonlinearity, sizes, seed):
-    a = arguments(seed, **sizes)
-    layer = torch_rnn(a, nonlinearity)
-    x = torch.tensor(a["x"], requires_grad=True)
-    h0 = torch.tensor(a["h0"], requires_grad=True)
-    hs, _ = layer(x, h0[None])
-    dhs = np.random.default_rng(seed + 1).normal(size=hs.shape)
-    hs.backward(torch.tensor(dhs))
-    expected = {
-        "x": x.grad,
-        "h0": h0.grad,
-        "W_xh": layer.weight_ih_l0.grad,
-        "W_hh": layer.weight_hh_l0.grad,
-        "b_h": layer.bias_ih_l0.grad,
-    }
-    found = rnncore.rnn_backward(
-        dhs, a["x"], a["h0"], hs.detach().numpy(), a["W_xh"], a["W_hh"], nonlinearity=nonlinearity
-    )
+def test_backward_equals_autograd_through_torch(network, with_cache, sizes, seed):
+    if with_cache and network.name == "rnn":
+        return  # its states are all that its backward needs
+    a = network.arguments(seed, **sizes)
+    layer = network.torch_layer(a)
+    outputs, last_cell, leaves = network.run_torch(layer, a)
+    rng = np.random.default_rng(seed + 1)
+    dhs = rng.normal(size=outputs.shape)
+    dc_T = rng.normal(size=a["h0"].shape) if network.cells else None
+    ends, from_outside = [outputs], [torch.tensor(dhs)]
+    if network.cells:
+        ends, from_outside = [outputs, last_cell], [torch.tensor(dhs), torch.tensor(dc_T)[None]]
+    torch.autograd.backward(ends, from_outside)
+    expected = {name: leaf.grad for name, leaf in leaves.items()}
+    expected |= {"W_xh": layer.weight_ih_l0.grad, "W_hh": layer.weight_hh_l0.grad}
+    expected |= dict(zip(network.biases, (layer.bias_ih_l0.grad, layer.bias_hh_l0.grad), strict=False))
+    found = network.backward(dhs, a, dc_T, with_cache)
     assert list(found) == list(expected)
     for name, gradient in expected.items():
         np.testing.assert_allclose(found[name], gradient.numpy(), rtol=1e-10, atol=1e-12, err_msg=name)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_backward_equals_finite_differences(name):
-    a = arguments()
+@pytest.mark.parametrize(
+    ("network", "name"), [(n, name) for n in NETWORKS for name in n.names], ids=lambda v: getattr(v, "name", v)
+)
+def test_backward_equals_finite_differences(network, name):
+    a = network.arguments()
     dhs = np.random.default_rng(1).normal(size=(3, 5, 4))
-    hs = rnncore.rnn_forward(**a)
-    found = rnncore.rnn_backward(dhs, a["x"], a["h0"], hs, a["W_xh"], a["W_hh"])[name]
+    found = network.backward(dhs, a)[name]
     step = 1e-6  # near the cube root of float64's rounding unit, where central differences are most accurate
     for index in np.ndindex(a[name].shape):
         loss = {}
         for sign in (1, -1):
             moved = a[name].copy()
             moved[index] += sign * step
-            loss[sign] = np.sum(dhs * rnncore.rnn_forward(**(a | {name: moved})))
+            loss[sign] = np.sum(dhs * network.hs(a | {name: moved}))
         assert found[index] == pytest.approx((loss[1] - loss[-1]) / (2 * step), rel=1e-6, abs=1e-8)
 
 
-@pytest.mark.parametrize("nonlinearity", NONLINEARITIES)
-def test_step_backward_equals_autograd(nonlinearity):
-    a = arguments()
-    t = tensors({"x": a["x"][:, 0], "h": a["h0"], **{k: a[k] for k in NAMES[2:]}}, requires_grad=True)
-    h_next = rnncore.rnn_step(**t, nonlinearity=nonlinearity)
-    dh = torch.tensor(np.random.default_rng(1).normal(size=(3, 4)))
-    expected = torch.autograd.grad(h_next, list(t.values()), dh)
-    weights = (t["W_xh"], t["W_hh"])
-    found = rnncore.rnn_step_backward(dh, t["x"], t["h"], h_next, *weights, nonlinearity=nonlinearity)
+@of_each
+def test_step_backward_equals_autograd(network):
+    a = network.arguments()
+    t = {name: torch.tensor(value, requires_grad=True) for name, value in a.items()}
+    states = {name.removesuffix("0"): t[name] for name in network.states}
+    given = {"x": t["x"][:, 0].detach().requires_grad_(), **states}
+    given |= {name: t[name] for name in ("W_xh", "W_hh", *network.biases)}
+    ends = network.function("step")(**given, **dict(network.options))
+    ends = ends if network.cells else (ends,)
+    from_outside = [torch.tensor(np.random.default_rng(k).normal(size=(3, 4))) for k in range(len(ends))]
+    expected = torch.autograd.grad(ends, list(given.values()), from_outside)
+    outside = dict(zip(("dh", "dc"), from_outside, strict=False))
+    taken = {name: value for name, value in given.items() if not (network.name == "rnn" and name == "b_h")}
+    if network.name == "rnn":
+        taken |= {"h_next": ends[0]}
+    found = network.function("step_backward")(**outside, **taken, **dict(network.options))
+    assert list(found) == list(given)
     for (name, gradient), wanted in zip(found.items(), expected, strict=True):
         torch.testing.assert_close(gradient, wanted, rtol=1e-10, atol=1e-12, msg=name)
 
 
-def test_jacobian_equals_autograd_and_keeps_the_order_of_the_product():
-    a = arguments()
-    x, h = torch.tensor(a["x"][:, 0]), torch.tensor(a["h0"])
-    W_xh, W_hh, b_h = (torch.tensor(a[name]) for name in NAMES[2:])
+def test_the_jacobian_and_the_product_of_jacobians_are_autograds_in_their_order():
+    network = NETWORKS[0]
+    t = {name: torch.tensor(value) for name, value in network.arguments().items()}
+    hs = rnncore.rnn_forward(**t)
+    weights = [t[name] for name in ("W_xh", "W_hh", "b_h")]
 
-    def step(h_row, x_row):
-        return rnncore.rnn_step(x_row[None], h_row[None], W_xh, W_hh, b_h)[0]
+    def run(h_row, row, start, stop):
+        h = h_row[None]
+        for step in range(start, stop):
+            h = rnncore.rnn_step(t["x"][row : row + 1, step], h, *weights)
+        return h[0]
 
-    expected = torch.stack([torch.func.jacrev(step)(h[b], x[b]) for b in range(3)])
-    found = rnncore.rnn_jacobian(rnncore.rnn_step(x, h, W_xh, W_hh, b_h), W_hh)
-    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-14)
+    for start, stop in ((0, 1), (1, 4), (0, 5), (2, 2)):
+        before = t["h0"] if start == 0 else hs[:, start - 1]
+        expected = torch.stack([torch.func.jacrev(run)(before[b], b, start, stop) for b in range(3)])
+        found = rnncore.jacobian_product(hs, t["W_hh"], start, stop)
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(rnncore.rnn_jacobian(hs[:, 0], t["W_hh"]), rnncore.jacobian_product(hs, t["W_hh"], 0, 1))
 
 
+@of_each
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-14), (torch.float32, 1e-6)])
-def test_numpy_and_torch_give_the_same_numbers(device, dtype, tolerance):
-    a = arguments()
-    t = tensors(a, device, dtype)
-    numpy_dtype = str(dtype).removeprefix("torch.")
-    hs, hs_t = rnncore.rnn_forward(**a), rnncore.rnn_forward(**t)
+def test_numpy_and_torch_give_the_same_numbers(network, device, dtype, tolerance):
+    kind = str(dtype).removeprefix("torch.")
+    a = {name: value.astype(kind) for name, value in network.arguments().items()}
+    t = {name: torch.tensor(value, device=device) for name, value in a.items()}
+    hs, hs_t = network.hs(a), network.hs(t)
+    assert hs.dtype == kind
     assert hs_t.dtype is dtype
     assert hs_t.device.type == device
     np.testing.assert_allclose(hs, hs_t.cpu().numpy(), rtol=0, atol=tolerance)
-    single = {name: value.astype(numpy_dtype) for name, value in a.items()}
-    hs_n = rnncore.rnn_forward(**single)
-    assert hs_n.dtype == numpy_dtype
-    found = rnncore.rnn_backward(hs_n, single["x"], single["h0"], hs_n, single["W_xh"], single["W_hh"])
-    found_t = rnncore.rnn_backward(hs_t, t["x"], t["h0"], hs_t, t["W_xh"], t["W_hh"])
-    for name, gradient in found.items():
-        assert gradient.dtype == numpy_dtype
-        np.testing.assert_allclose(gradient, found_t[name].cpu().numpy(), rtol=10 * tolerance, atol=10 * tolerance)
+    found_t = network.backward(hs_t, t)
+    for name, gradient in network.backward(hs, a).items():
+        assert gradient.dtype == kind
+        assert found_t[name].device.type == device
+        np.testing.assert_allclose(gradient, found_t[name].cpu().numpy(), rtol=20 * tolerance, atol=20 * tolerance)
 
 
-@pytest.mark.parametrize("nonlinearity", NONLINEARITIES)
-def test_forward_is_differentiable_on_tensors(nonlinearity):
-    t = tensors(arguments(), requires_grad=True)
-    assert torch.autograd.gradcheck(
-        lambda *values: rnncore.rnn_forward(*values, nonlinearity=nonlinearity), list(t.values())
-    )
+@of_each
+def test_forward_is_differentiable_on_tensors_twice(network):
+    values = [torch.tensor(v, requires_grad=True) for v in network.arguments(B=2, T=3, D=2, H=2).values()]
+    run = network.function("forward")
+    assert torch.autograd.gradcheck(lambda *v: run(*v, **dict(network.options)), values)
+    assert torch.autograd.gradgradcheck(lambda *v: run(*v, **dict(network.options)), values)
 
 
-def test_arguments_are_left_as_they_were_and_memory_layout_does_not_matter():
-    a = arguments()
+@of_each
+def test_arguments_are_left_as_they_were_and_memory_layout_does_not_matter(network):
+    a = network.arguments()
     kept = {name: value.copy() for name, value in a.items()}
-    hs = rnncore.rnn_forward(**a)
-    gradients = rnncore.rnn_backward(hs, a["x"], a["h0"], hs, a["W_xh"], a["W_hh"])
-    for name in NAMES:
+    hs = network.hs(a)
+    gradients = network.backward(hs, a)
+    for name in network.names:
         np.testing.assert_array_equal(a[name], kept[name])
     strided = {name: np.repeat(value, 2, axis=0)[::2] for name, value in a.items()}
-    strided["x"] = np.asfortranarray(a["x"])
+    strided["x"], strided["W_hh"] = np.asfortranarray(a["x"]), np.asfortranarray(a["W_hh"])
     assert not strided["x"].flags.c_contiguous
-    hs_s = rnncore.rnn_forward(**strided)
-    np.testing.assert_allclose(hs_s, hs, rtol=0, atol=1e-15)
-    backward = rnncore.rnn_backward(hs_s, strided["x"], strided["h0"], hs_s, strided["W_xh"], strided["W_hh"])
-    for name, gradient in gradients.items():
-        np.testing.assert_allclose(backward[name], gradient, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(network.hs(strided), hs, rtol=0, atol=1e-15)
+    for name, gradient in network.backward(np.asfortranarray(hs), strided).items():
+        np.testing.assert_allclose(gradient, gradients[name], rtol=1e-12, atol=1e-14)
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=st.integers(0, 1000), max_norm=st.floats(0, 20), count=st.integers(1, 4))
+def test_clipping_equals_torchs_but_for_its_guard_and_gives_the_norm_before(seed, max_norm, count):
+    rng = np.random.default_rng(seed)
+    grads = [rng.normal(size=rng.integers(1, 5, size=rng.integers(0, 4))) for _ in range(count)]
+    parameters = [torch.nn.Parameter(torch.zeros(g.shape, dtype=torch.float64)) for g in grads]
+    for parameter, gradient in zip(parameters, grads, strict=True):
+        parameter.grad = torch.tensor(gradient)
+    expected = torch.nn.utils.clip_grad_norm_(parameters, max_norm)
+    clipped, norm = rnncore.clip_by_global_norm(grads, max_norm)
+    assert float(norm) == pytest.approx(float(expected), rel=1e-12)
+    for found, parameter in zip(clipped, parameters, strict=True):  # torch divides by norm + 1e-6
+        np.testing.assert_allclose(found, parameter.grad.numpy(), rtol=1e-4, atol=1e-9)
+    if norm <= max_norm:
+        for found, gradient in zip(clipped, grads, strict=True):
+            np.testing.assert_array_equal(found, gradient)
+
+
+def test_zero_gradients_stay_zero_when_clipped():
+    clipped, norm = rnncore.clip_by_global_norm([np.zeros(3)], 0.0)
+    assert norm == 0
+    np.testing.assert_array_equal(clipped[0], np.zeros(3))
 
 
 WRONG = {
@@ -208,12 +286,13 @@ WRONG = {
     "bias too short": ({"b_h": np.ones(1)}, ValueError, "b_h has shape (1,); expected (H,) with H = 4"),
     "one row of state for the batch": ({"h0": np.ones((1, 4))}, ValueError, "h0 has shape (1, 4)"),
     "a time axis missing": ({"x": np.ones((3, 2))}, ValueError, "x has 2 axes, shape (3, 2); expected 3"),
-    "a list": ({"b_h": [0.0] * 4}, TypeError, "b_h is a list; expected a NumPy array or a PyTorch tensor"),
+    "a list": ({"b_h": [0.0] * 4}, TypeError, "b_h is a list; expected a NumPy array or a PyTorch tensor (H,)"),
     "None for a weight": ({"b_h": None}, TypeError, "b_h is a NoneType"),
     "integers": ({"x": np.ones((3, 5, 2), int)}, TypeError, "x has dtype int64; expected float32 or float64"),
-    "mixed precision": ({"W_xh": np.ones((4, 2), np.float32)}, TypeError, "W_xh has dtype float32"),
-    "mixed libraries": ({"b_h": torch.ones(4).double()}, TypeError, "b_h has kind PyTorch tensor"),
-    "no steps": ({"x": np.ones((3, 0, 2))}, ValueError, "no time step"),
+    "half precision": ({"x": np.ones((3, 5, 2), "f2")}, TypeError, "x has dtype float16; expected float32"),
+    "mixed precision": ({"W_xh": np.ones((4, 2), np.float32)}, TypeError, "W_xh has dtype float32; expected float64"),
+    "mixed libraries": ({"b_h": torch.ones(4).double()}, TypeError, "b_h is a PyTorch tensor; expected a NumPy array"),
+    "no steps": ({"x": np.ones((3, 0, 2))}, ValueError, "x has no time step, T = 0"),
     "unknown nonlinearity": ({"nonlinearity": "sigmoid"}, ValueError, "nonlinearity is 'sigmoid'"),
 }
 
@@ -222,14 +301,42 @@ WRONG = {
 def test_a_wrong_argument_is_named_with_what_came_and_what_was_expected(case):
     change, error, message = WRONG[case]
     with pytest.raises(error) as caught:
-        rnncore.rnn_forward(**(arguments() | change))
+        rnncore.rnn_forward(**(NETWORKS[0].arguments() | change))
     assert message in str(caught.value)
 
 
-def test_every_public_function_states_its_shapes_and_its_source_or_equation():
-    public = [f for name, f in vars(rnncore).items() if inspect.isfunction(f) and name.startswith("rnn_")]
-    assert len(public) == 5
+def test_gates_that_are_not_stacked_as_they_should_be_are_named():
+    gru, lstm = NETWORKS[2].arguments(), NETWORKS[3].arguments()
+    with pytest.raises(ValueError, match=r"W_hh has shape \(16, 4\); expected \(3H, H\)"):
+        rnncore.gru_forward(**(gru | {"W_hh": lstm["W_hh"]}))
+    with pytest.raises(ValueError, match=r"W_xh has shape \(12, 2\); expected \(4H, D\) with .*H = 4 from W_hh"):
+        rnncore.lstm_forward(**(lstm | {"W_xh": gru["W_xh"]}))
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "error"), [(-1, 2, ValueError), (3, 2, ValueError), (0, 6, ValueError), (0.5, 2, TypeError)]
+)
+def test_a_range_of_steps_outside_the_sequence_is_refused(start, stop, error):
+    a = NETWORKS[0].arguments()
+    with pytest.raises(error, match="start"):
+        rnncore.jacobian_product(rnncore.rnn_forward(**a), a["W_hh"], start, stop)
+
+
+@pytest.mark.parametrize(
+    ("grads", "max_norm", "message"),
+    [([], 1.0, "grads is []"), (np.ones(3), 1.0, "expected a list"), ([np.ones(2), [1.0]], 1.0, "grads[1] is a list"),
+     ([np.ones(2)], -1, "max_norm is -1"), ([np.ones(2)], float("nan"), "max_norm is nan")],
+)  # fmt: skip
+def test_what_cannot_be_clipped_is_named(grads, max_norm, message):
+    with pytest.raises((TypeError, ValueError)) as caught:
+        rnncore.clip_by_global_norm(grads, max_norm)
+    assert message in str(caught.value)
+
+
+def test_every_public_function_states_its_shapes():
+    public = [
+        f for name, f in vars(rnncore).items() if inspect.isfunction(f) and name.split("_")[0] in ("rnn", "gru", "lstm")
+    ]
+    assert len(public) == 13
     for function in public:
-        text = inspect.getdoc(function)
-        assert "(B" in text, function.__name__
-        assert "=" in text, function.__name__
+        assert "(B" in inspect.getdoc(function), function.__name__
