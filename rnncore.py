@@ -10,12 +10,15 @@ so the code multiplies by the transpose, x @ W.T.
 
 Every function raises TypeError for an argument of a wrong kind or dtype and ValueError for a wrong shape, device or
 option. The message names the argument, what came and what was expected.
+
+Part 3, looking inside. Functions for PyTorch's recurrent modules: gradients of every state, initialisation, sampling.
 """
 
 from functools import wraps
 from inspect import signature
 from numbers import Integral, Real
 
+import torch
 from array_api_compat import array_namespace, device, is_numpy_array, is_torch_array
 
 # ======================================================================================================================
@@ -497,3 +500,134 @@ def clip_by_global_norm(grads, max_norm):
     one = xp.ones_like(norm)
     scale = xp.where(norm > max_norm, max_norm / xp.where(norm > 0, norm, one), one)
     return [g * scale for g in grads], norm
+
+
+# ======================================================================================================================
+# Part 3, looking inside: for layers and cells of PyTorch, whatever their class, as long as their parameters are named
+# and stacked as torch.nn's are.
+
+
+def state_gradients(layer, x, loss):
+    """Return dL/dh_t for t = 1 ... T, shape (B, T, H), of a one-layer network of PyTorch.
+
+    This is the whole derivative, through the loss at step t and through every later state. layer is an RNN, GRU or
+    LSTM with one layer and one direction; x (B, T, D), whatever the layer's batch_first; the initial state is zero.
+    loss is a function of the states hs (B, T, H) that returns a scalar tensor.
+    """
+    if getattr(layer, "num_layers", None) != 1 or layer.bidirectional or getattr(layer, "proj_size", 0):
+        raise ValueError(f"layer is {layer}; expected an RNN, GRU or LSTM with one layer, one direction, no projection")
+    W_xh, W_hh = layer.weight_ih_l0, layer.weight_hh_l0
+    H, gates = W_hh.shape[1], W_hh.shape[0] // W_hh.shape[1]
+    b_xh, b_hh = (layer.bias_ih_l0, layer.bias_hh_l0) if layer.bias else (W_hh.new_zeros(gates * H),) * 2
+    _check({"x": (x, "B T D"), "weight_ih_l0": (W_xh, f"{gates}H D")})
+    h = _zeros(x, H).requires_grad_()
+    c, hs = _zeros(x, H), []
+    for (x_t,) in _steps(x):
+        if gates == 1:
+            h = rnn_step(x_t, h, W_xh, W_hh, b_xh + b_hh, layer.nonlinearity)
+        elif gates == 3:
+            h = gru_step(x_t, h, W_xh, W_hh, b_xh, b_hh)
+        else:
+            h, c = lstm_step(x_t, h, c, W_xh, W_hh, b_xh + b_hh)
+        hs.append(h)
+    return torch.stack(torch.autograd.grad(loss(torch.stack(hs, 1)), hs), 1)  # (B, T, H)
+
+
+def orthogonal_(W, gain=1.0):
+    """Fill a matrix, in place, with `gain` times a random orthogonal one, drawn uniformly; return it.
+
+    All singular values are `gain`. Where gates are stacked, fill each one: `for W in weight.chunk(3): orthogonal_(W)`.
+    Source: Saxe, McClelland and Ganguli 2014.
+    """
+    _check_matrix(W)
+    return torch.nn.init.orthogonal_(W, gain)
+
+
+def identity_(W):
+    """Fill a square matrix, in place, with the identity; return it. Source: Le, Jaitly and Hinton 2015."""
+    _check_matrix(W, square=True)
+    return torch.nn.init.eye_(W)
+
+
+def xavier_(W):
+    """Fill a matrix (fan_out, fan_in), in place, from U(±√(6 / (fan_in + fan_out))); return it.
+
+    The fans are the matrix's own: H and H for W_hh, H and D for W_xh. Source: Glorot and Bengio 2010.
+    """
+    _check_matrix(W)
+    return torch.nn.init.xavier_uniform_(W)
+
+
+def set_forget_bias_(lstm, value):
+    """Set the forget gate's bias of an LSTM or LSTMCell, in every layer and direction; return the module.
+
+    value is the sum of PyTorch's two biases, since only their sum acts; the second one is set to zero.
+    """
+    return _set_gate_bias_(lstm, value, gate=1, gates=4, kind="an LSTM or LSTMCell")
+
+
+def set_update_bias_(gru, value):
+    """Set the update gate's bias of a GRU or GRUCell, in every layer and direction; return the module.
+
+    value is the sum of PyTorch's two biases, since only their sum acts; the second one is set to zero. A large value
+    keeps the state: h_t = (1 − z_t) ⊙ n_t + z_t ⊙ h_{t-1}.
+    """
+    return _set_gate_bias_(gru, value, gate=1, gates=3, kind="a GRU or GRUCell")
+
+
+def generate(model, prompt, length, temperature=1.0, generator=None):
+    """Return `length` tokens drawn one after the other, (B, length) int64 on the model's device; no graph is kept.
+
+    model(tokens, state) returns (logits, state) for tokens (B, T) and logits (B, T, V); state None begins a sequence.
+    prompt (B, T) is read first, in one call; after that only the newest token is, with the state carried along.
+    temperature divides the logits: below 1 likely tokens get likelier, and 0 takes the likeliest. generator is a
+    torch.Generator on the model's device, for draws that can be repeated.
+    """
+    if not (isinstance(prompt, torch.Tensor) and prompt.dtype is torch.int64 and prompt.ndim == 2 and prompt.numel()):
+        came = f"{tuple(prompt.shape)} {prompt.dtype}" if isinstance(prompt, torch.Tensor) else type(prompt).__name__
+        raise TypeError(f"prompt is {came}; expected an int64 tensor (B, T) with at least one token")
+    if isinstance(length, bool) or not isinstance(length, Integral) or length < 0:
+        raise ValueError(f"length is {length!r}; expected a whole number of at least 0")
+    if isinstance(temperature, bool) or not isinstance(temperature, Real) or not 0 <= temperature < float("inf"):
+        raise ValueError(f"temperature is {temperature!r}; expected a finite number of at least 0")
+    where = (
+        next((p.device for p in model.parameters()), prompt.device) if hasattr(model, "parameters") else prompt.device
+    )
+    newest, state, tokens = prompt.to(where), None, []
+    with torch.no_grad():
+        for _ in range(length):
+            logits, state = model(newest, state)
+            last = logits[:, -1]  # (B, V)
+            if temperature == 0:
+                newest = last.argmax(-1, keepdim=True)  # (B, 1)
+            else:
+                newest = torch.multinomial(torch.softmax(last / temperature, -1), 1, generator=generator)
+            tokens.append(newest)
+    return torch.cat(tokens, 1) if tokens else prompt.new_empty((len(prompt), 0), device=where)
+
+
+def best_device():
+    """Return the device to use: the current CUDA device when there is one, else the CPU."""
+    return torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")
+
+
+def _check_matrix(W, square=False):
+    if not isinstance(W, torch.Tensor):
+        raise TypeError(f"W is a {type(W).__name__}; expected a PyTorch tensor, a matrix")
+    if W.ndim != 2 or (square and W.shape[0] != W.shape[1]):
+        raise ValueError(f"W has shape {tuple(W.shape)}; expected {'a square matrix (H, H)' if square else 'a matrix'}")
+
+
+def _set_gate_bias_(module, value, gate, gates, kind):
+    names = [name for name, _ in module.named_parameters()] if isinstance(module, torch.nn.Module) else []
+    biases = [name for name in names if name.startswith("bias_ih")]
+    H = getattr(module, "hidden_size", 0)
+    if not H or getattr(module, names[0]).shape[0] != gates * H:
+        raise TypeError(f"{module!r:.80} came; expected {kind}")
+    if not biases:
+        raise ValueError(f"{module} has no biases; expected {kind} made with bias=True")
+    with torch.no_grad():
+        for name in biases:
+            getattr(module, name)[gate * H : (gate + 1) * H] = value
+            getattr(module, name.replace("_ih", "_hh"))[gate * H : (gate + 1) * H] = 0
+    return module
