@@ -84,11 +84,11 @@ def _each_step(x, h0, W_xh, W_hh, b_h, carry=lambda old, new: new):
 
 
 def _one_array_for_all_steps(x, h0, W_xh, W_hh, b_h):
-    h, states = h0.copy(), []
+    h, shared = h0.copy(), []
     for x_t in np.swapaxes(x, 0, 1):
         h[:] = np.tanh(x_t @ W_xh.T + h @ W_hh.T + b_h)
-        states.append(h)
-    return np.stack(states, axis=1)
+        shared.append(h)
+    return np.stack(shared, axis=1)
 
 
 SEQUENCE = Exercise(
