@@ -7,9 +7,10 @@ from pathlib import Path
 
 import click
 import nbformat
+from pybtex.exceptions import PybtexError
 
-from publish import notebooks, rules
-from publish.manuscript import ROOT, Faults, path_of, read, slugs
+from publish import notebooks, plain, rules
+from publish.manuscript import ROOT, Fault, Faults, path_of, read, slugs
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -44,13 +45,17 @@ def run(root, check=False):
 def build(root=ROOT):
     """Return {path: text} of every notebook that the manuscripts give. Raises `Faults` with those of all chapters."""
     files, faults = {}, []
+    try:
+        bibliography = plain.bibliography(root)
+    except PybtexError as error:
+        raise Faults([Fault(root / "references.bib", getattr(error, "lineno", None) or 1, str(error))]) from None
     for slug in slugs(root):
         try:
             manuscript = read(path_of(slug, root))
         except Faults as error:
             faults += error.faults
             continue
-        if found := rules.faults(manuscript):
+        if found := rules.faults(manuscript, bibliography=bibliography):
             faults += found
             continue
         source = notebooks.solved(manuscript, root=root)
@@ -81,7 +86,14 @@ def write(files, root=ROOT):
 def stale(files, root=ROOT):
     """Return the generated notebooks in chapters/ that no manuscript gives any more."""
     others = [path for path in root.glob("chapters/*.ipynb") if path not in files]
-    return [path for path in others if "recurrence" in nbformat.read(path, as_version=4).metadata]
+    return [path for path in others if _is_ours(path)]
+
+
+def _is_ours(path):
+    try:
+        return "recurrence" in nbformat.read(path, as_version=4).metadata
+    except (nbformat.reader.NotJSONError, nbformat.ValidationError):
+        return False
 
 
 def report_differences(files, root=ROOT):

@@ -3,6 +3,7 @@
 import ast
 import hashlib
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import nbformat
 from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from tqdm import tqdm
 
 from publish import notebooks
@@ -20,16 +21,16 @@ from publish.manuscript import ROOT, Fault, Faults, path_of, read
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
 CELL_TIMEOUT = 300  # seconds
 
-# This interpreter, not whichever python3 kernel the user has installed. A warning about the local connection between
-# this process and the kernel would tell an author nothing.
+# This interpreter, not whichever python3 kernel the user has installed, nor that one's settings. A warning about the
+# local connection between this process and the kernel would tell an author nothing.
 KERNEL_COMMAND = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}", "--log-level=ERROR"]
 
 
 def digest(slug, root=ROOT):
     """Return a digest of all that a chapter's outputs depend on.
 
-    That is its code cells, the modules of this project that they import, the pinned requirements and Python's
-    version. Prose does not count.
+    That is its code cells, the modules of this project that they import, the files in data/ that either names, the
+    pinned requirements and Python's version. Prose does not count.
     """
     return _digest(notebooks.solved(read(path_of(slug, root)), root=root), Path(root))
 
@@ -38,17 +39,17 @@ def executed(slug, root=ROOT):
     """Return a chapter's solved notebook with its outputs, run now or kept from an earlier run.
 
     Raises `Faults`, with the line in the manuscript, when a cell raises or writes to stderr: a published page shows
-    neither. Says on stderr when it runs a chapter, and how long that took.
+    neither; so does one that takes too long or ends its kernel. Says on stderr when it runs a chapter, and how long
+    that took.
     """
     root = Path(root)
     manuscript = read(path_of(slug, root))
     notebook = notebooks.solved(manuscript, root=root)
     kept = root / "_build" / "executed" / f"{slug}.{_digest(notebook, root)}.ipynb"
     if kept.is_file():
-        outputs = {cell.id: cell.get("outputs", []) for cell in nbformat.read(kept, as_version=4).cells}
-        for cell in notebook.cells:
-            if cell.cell_type == "code":
-                cell.outputs = outputs[cell.id]
+        run = nbformat.read(kept, as_version=4)
+        for cell, ran in zip(_code(notebook), _code(run), strict=True):  # in order: ids change with the prose around
+            cell.outputs, cell.execution_count = ran.outputs, ran.execution_count
         return notebook
     _run(notebook, manuscript)
     kept.parent.mkdir(parents=True, exist_ok=True)
@@ -60,13 +61,24 @@ def executed(slug, root=ROOT):
     return notebook
 
 
+def _code(notebook):
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
 def _digest(notebook, root):
-    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    imported = _imported([cell.source for cell in code], root)
-    files = [root / "requirements.txt", root / "constraints.txt", *imported]
-    parts = [str(sys.version_info[:2]), *(text for cell in code for text in (cell.id, cell.source))]
-    parts += [path.read_text(encoding="utf-8") for path in files if path.is_file()]
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+    sources = [cell.source for cell in _code(notebook)]
+    imported = _imported(sources, root)
+    readers = [*sources, *(path.read_text(encoding="utf-8") for path in imported)]
+    files = [root / "requirements.txt", root / "constraints.txt", *imported, *_data(readers, root)]
+    parts = [str(sys.version_info[:2]).encode(), *(source.encode() for source in sources)]
+    parts += [part for path in files if path.is_file() for part in (path.name.encode(), path.read_bytes())]
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
+
+
+def _data(sources, root):
+    """Return the files in the project's data/ whose names stand in a piece of Python."""
+    files = sorted(path for path in (root / "data").rglob("*") if path.is_file())
+    return [path for path in files if any(path.name in source for source in sources)]
 
 
 def _imported(sources, root):
@@ -92,10 +104,18 @@ def _modules(source):
 def _run(notebook, manuscript):
     """Execute a notebook in place, in an empty folder, on the interpreter that is running now."""
     started = time.perf_counter()
-    code = sum(cell.cell_type == "code" for cell in notebook.cells)
+    current, metadata = 0, dict(notebook.metadata)
+
+    def begin(cell_index, **_):
+        nonlocal current
+        current = cell_index
+
+    # Where matplotlib was never imported it lists the fonts first, and says so in the chapter if that takes long.
+    subprocess.run([sys.executable, "-c", "import matplotlib.font_manager"], check=False)
     with (
         tempfile.TemporaryDirectory() as folder,
-        tqdm(total=code, desc=f"running {manuscript.slug}", unit="cell", file=sys.stderr) as progress,
+        tempfile.TemporaryDirectory() as settings,
+        tqdm(total=len(_code(notebook)), desc=f"running {manuscript.slug}", unit="cell", file=sys.stderr) as progress,
     ):
         client = NotebookClient(
             notebook,
@@ -103,27 +123,26 @@ def _run(notebook, manuscript):
             timeout=CELL_TIMEOUT,
             record_timing=False,
             resources={"metadata": {"path": folder}},
+            on_cell_start=begin,
             on_cell_executed=lambda **_: progress.update(),
         )
-        client.create_kernel_manager().kernel_spec.argv = KERNEL_COMMAND
+        kernel = client.create_kernel_manager().kernel_spec
+        kernel.argv, kernel.env = KERNEL_COMMAND, {}
+        own = {"MPLBACKEND": "module://matplotlib_inline.backend_inline", "IPYTHONDIR": settings}
         try:
-            client.execute(env={**os.environ, **ENVIRONMENT, "MPLBACKEND": _inline()})
+            client.execute(env={**os.environ, **ENVIRONMENT, **own})
         except CellExecutionError as error:
-            failed = next(i for i, cell in enumerate(notebook.cells) if _failed(cell))
-            raise _fault(manuscript, failed, f"the cell raises {error.ename}: {error.evalue}") from None
+            raise _fault(manuscript, current, f"the cell raises {error.ename}: {error.evalue}") from None
+        except CellTimeoutError:
+            raise _fault(manuscript, current, f"the cell has not ended after {CELL_TIMEOUT} s") from None
+        except DeadKernelError:
+            raise _fault(manuscript, current, "the cell ends its kernel") from None
+    notebook.metadata = nbformat.from_dict(metadata)  # without the language's exact version, which the run adds
     for index, cell in enumerate(notebook.cells):
         for output in cell.get("outputs", []):
             if output.output_type == "stream" and output.name == "stderr":
                 raise _fault(manuscript, index, f"the cell writes to stderr: {output.text.strip()[:300]}")
     print(f"ran {manuscript.slug} in {time.perf_counter() - started:.0f} s", file=sys.stderr)
-
-
-def _inline():
-    return "module://matplotlib_inline.backend_inline"
-
-
-def _failed(cell):
-    return any(output.output_type == "error" for output in cell.get("outputs", []))
 
 
 def _fault(manuscript, index, reason):

@@ -1,6 +1,7 @@
 """Turns a manuscript into the solved notebook, and the solved notebook into the student's."""
 
 import re
+from collections import Counter
 from copy import deepcopy
 
 import nbformat
@@ -58,21 +59,29 @@ def cell_ids(cells):
     """Return an id for each cell that lasts as long as its place in the chapter does.
 
     A cell of an exercise is called by the exercise's id, its check by that and `-check`; any other by the heading
-    it stands under and its number there. So a new cell in one section changes no id in another.
+    it stands under and its number there. So a new cell in one section changes no id in another. Sections of the same
+    name count on.
     """
-    names, section, number = [], "opening", 0
-    for cell in cells:
+    names = [_exercise_id(cell.metadata) for cell in cells]
+    taken, numbers, section = set(names), Counter(), "opening"
+    for index, cell in enumerate(cells):
         heading = re.search(r"^#{2,} (.+)$", cell.source, re.MULTILINE) if cell.cell_type == "markdown" else None
         if heading:
-            section, number = re.sub(r"[^a-z0-9]+", "-", heading[1].lower()).strip("-")[:48], 0
-        if "check" in cell.metadata:
-            names.append(f"{cell.metadata.check}-check")
-        elif name := cell.metadata.get("answer") or cell.metadata.get("manual"):
-            names.append(name)
-        else:
-            number += 1
-            names.append(f"{section}-{number}")
+            section = re.sub(r"[^a-z0-9]+", "-", heading[1].lower()).strip("-")[:48] or "section"
+        if names[index]:
+            continue
+        while (name := f"{section}-{numbers[section] + 1}") in taken:  # an exercise may be called like a section
+            numbers[section] += 1
+        numbers[section] += 1
+        names[index] = name
     return names
+
+
+def _exercise_id(keys):
+    """Return the id of an exercise's cell from its keys, None for other cells."""
+    if "check" in keys:
+        return f"{keys['check']}-check"
+    return keys.get("answer") or keys.get("manual")
 
 
 def _metadata(cell, exercises):

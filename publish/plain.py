@@ -5,38 +5,47 @@ from functools import cache
 from pathlib import Path
 
 from pybtex.database import parse_file
+from pybtex.richtext import Text
 
 ROOT = Path(__file__).resolve().parent.parent
 
 ROLE = re.compile(r"\{([\w:-]+)\}`([^`]+)`")
 DOC = re.compile(r"(.+?)\s*<(\w+)>")
-LABELLED = re.compile(r"^\$\$\n(.*?)\n\$\$ \(([\w-]+)\)$", re.MULTILINE | re.DOTALL)
-DIRECTIVE = re.compile(r"^(`{3,}|:{3,})\{([\w:-]+)\}", re.MULTILINE)
+LABELLED = re.compile(r"^\$\$\n((?:(?!\$\$).)*)\n\$\$ \(([\w-]+)\)$", re.MULTILINE | re.DOTALL)
+LABEL = re.compile(r"\$\$[ \t]*\([\w-]+\)[ \t]*$", re.MULTILINE)
+DIRECTIVE = re.compile(r"^[ \t>]*(`{3,}|:{3,})\{([\w:-]+)\}", re.MULTILINE)
 
 ROLES = {"cite:t", "cite:p", "eq", "doc"}
 DIRECTIVES = {"note", "warning", "tip", "important", "dropdown"}  # those that jupyterlab-myst shows as boxes
 
 
-def problems(markdown, known_citations, labels):
-    """Yield (reason, text to look for) for each thing in a cell's prose that a notebook could not show.
+def problems(markdown, entries, labels):
+    """Yield (reason, place) for each thing in a cell's prose that a notebook could not show, place its first character.
 
-    known_citations are the keys of references.bib, labels those of the chapter's equations.
+    entries are those of references.bib by key, labels those of the chapter's equations.
     """
     for match in ROLE.finditer(markdown):
         role, target = match.groups()
         if role not in ROLES:
-            yield f"unknown role {{{role}}}; known are: {', '.join(sorted(ROLES))}", match[0]
+            yield f"unknown role {{{role}}}; known are: {', '.join(sorted(ROLES))}", match.start()
         if role == "doc" and not DOC.fullmatch(target):
-            yield "write a link to a chapter as {doc}`its text <its slug>`", match[0]
+            yield "write a link to a chapter as {doc}`its text <its slug>`", match.start()
         if role == "eq" and target not in labels:
-            yield f"no equation of this chapter has the label {target!r}", match[0]
+            yield f"no equation of this chapter has the label {target!r}", match.start()
         if role.startswith("cite:"):
-            for key in target.split(","):
-                if key.strip() not in known_citations:
-                    yield f"citation {key.strip()!r} is not in references.bib", match[0]
+            for key in map(str.strip, target.split(",")):
+                if key not in entries:
+                    yield f"citation {key!r} is not in references.bib", match.start()
+                elif missing := _missing(entries[key]):
+                    yield f"citation {key!r} cannot be printed: references.bib gives it no {missing}", match.start()
     for match in DIRECTIVE.finditer(markdown):
         if match[2] not in DIRECTIVES:
-            yield f"unknown directive {{{match[2]}}}; known are: {', '.join(sorted(DIRECTIVES))}", match[0]
+            known = ", ".join(sorted(DIRECTIVES))
+            yield f"unknown directive {{{match[2]}}}; known are: {known}", match.start(1)
+    whole = {match.end() for match in LABELLED.finditer(markdown)}
+    for match in LABEL.finditer(markdown):
+        if match.end() not in whole:
+            yield "write a labelled equation as a line `$$`, its lines, and a line `$$ (label)`", match.start()
 
 
 def markdown(cells, chapter, root=ROOT):
@@ -73,7 +82,7 @@ def _plain(source, equations, entries):
 
 @cache
 def bibliography(root=ROOT):
-    """Return the entries of references.bib by key."""
+    """Return the entries of references.bib by key. Raises pybtex's `PybtexError` when the file is no bibliography."""
     return dict(parse_file(str(Path(root) / "references.bib"), bib_format="bibtex").entries.items())
 
 
@@ -85,10 +94,21 @@ def _cite(entries, textual):
 
 
 def _names(entry):
-    names = [" ".join([*person.prelast_names, *person.last_names]) for person in entry.persons["author"]]
+    people = entry.persons.get("author") or entry.persons["editor"]
+    names = [" ".join(str(Text.from_latex(name)) for name in (*p.prelast_names, *p.last_names)) for p in people]
     if len(names) > 2:
         return f"{names[0]} et al."
     return " and ".join(names)
+
+
+def _missing(entry):
+    """Name what an entry lacks of what a citation in a notebook is made of, or return an empty string."""
+    lacks = {
+        "author or editor": not (entry.persons.get("author") or entry.persons.get("editor")),
+        "year": "year" not in entry.fields,
+        "doi or url": "doi" not in entry.fields and "url" not in entry.fields,  # fields ignore case, a set would not
+    }
+    return ", ".join(name for name, lacking in lacks.items() if lacking)
 
 
 def _address(entry):

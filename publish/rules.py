@@ -11,28 +11,26 @@ EXERCISE_KEYS = {"answer", "check", "manual"}
 FIGURE_KEYS = {"figure", "caption", "alt"}
 ALLOWED = {"code": EXERCISE_KEYS | FIGURE_KEYS | {"demo", "tags"}, "markdown": {"manual"}, "raw": set()}
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
+ID = re.compile(r"(?!.*-check$)[a-z0-9]+(-[a-z0-9]+)*")  # ID-check is the name of the check's cell
+OTHER_REGIONS = re.compile(r"(BEGIN|END) (HIDDEN TESTS|MARK SCHEME)")  # nbgrader's, which its release takes out
 
 
 def faults(manuscript, exercises=None, bibliography=None):
     """Return every `Fault` in a manuscript.
 
     exercises maps the ids of the chapter's exercises to their definitions, by default those of
-    `autograde.exercises`; bibliography is the set of keys that may be cited, by default those of references.bib.
+    `autograde.exercises`; bibliography maps the keys that may be cited to their entries, by default those of
+    references.bib.
     """
     if exercises is None:
         exercises = registry.load(manuscript.slug)
     if bibliography is None:
-        bibliography = set(plain.bibliography())
+        bibliography = plain.bibliography()
     found = []
 
-    def fault(index, reason, needle=None):
-        """Note a fault of a cell, at the line of the cell on which `needle` stands."""
-        line = manuscript.lines[index]
-        if needle:
-            text = manuscript.path.read_text(encoding="utf-8").splitlines()
-            after = (number for number in range(line - 1, len(text)) if needle in text[number])
-            line = next(after, line - 1) + 1
-        found.append(Fault(manuscript.path, line, reason))
+    def fault(index, reason, key=None, at=None):
+        """Note a fault of a cell, at the line of one of its keys, or of a line of its source, counted from 0."""
+        found.append(Fault(manuscript.path, manuscript.line_of(index, key, at), reason))
 
     cells = manuscript.notebook.cells
     labels = plain.labels(cell.source for cell in cells if cell.cell_type == "markdown")
@@ -42,20 +40,21 @@ def faults(manuscript, exercises=None, bibliography=None):
         if cell.cell_type == "code":
             _code(index, cell, fault)
         elif cell.cell_type == "markdown":
-            for reason, needle in plain.problems(cell.source, bibliography, labels):
-                fault(index, reason, needle=needle)
+            for reason, place in plain.problems(cell.source, bibliography, labels):
+                fault(index, reason, at=cell.source.count("\n", 0, place))
     _exercises(cells, exercises, fault)
-    for label in sorted({label for label in labels if labels.count(label) > 1}):
-        found.append(Fault(manuscript.path, 1, f"two equations have the label {label!r}"))
+    _equations(cells, fault)
     _figures(cells, fault)
-    if missing := sorted(set(exercises) - {name for cell in cells for name in _ids(cell)}):
+    if missing := sorted(set(exercises) - {name for cell in cells for name in _ids(cell).values()}):
         names = ", ".join(missing)
         found.append(Fault(manuscript.path, 1, f"these exercises of the chapter have no cell here: {names}"))
     return sorted(set(found))
 
 
 def _ids(cell):
-    return [cell.metadata[key] for key in ("answer", "check", "manual") if key in cell.metadata]
+    """Return {key: id} of a cell of an exercise; an id that is no word is a fault of its own."""
+    keys = sorted(EXERCISE_KEYS & set(cell.metadata))
+    return {key: cell.metadata[key] for key in keys if isinstance(cell.metadata[key], str)}
 
 
 def _keys(index, cell, fault):
@@ -64,39 +63,51 @@ def _keys(index, cell, fault):
     allowed = ALLOWED[cell.cell_type]
     for key in sorted(keys - allowed):
         known = ", ".join(sorted(allowed)) or "none"
-        fault(index, f"unknown key {key!r} on a {cell.cell_type} cell; known are: {known}", needle=key)
+        fault(index, f"unknown key {key!r} on a {cell.cell_type} cell; known are: {known}", key)
     if cell.cell_type == "raw":
         fault(index, "raw cells are not used in this course")
+    for key in sorted(keys & EXERCISE_KEYS):
+        if not ID.fullmatch(str(cell.metadata[key])) or not isinstance(cell.metadata[key], str):
+            wanted = "an exercise's id: lower-case words with hyphens, the last not `check`"
+            fault(index, f"{key} is {wanted}; here it is {cell.metadata[key]!r}", key)
     if len(keys & EXERCISE_KEYS) > 1:
         fault(index, f"a cell is one of answer, check and manual, not {', '.join(sorted(keys & EXERCISE_KEYS))}")
     if keys & FIGURE_KEYS and not keys >= FIGURE_KEYS:
         missing = ", ".join(sorted(FIGURE_KEYS - keys))
         fault(index, f"a figure needs figure, caption and alt together; missing: {missing}")
+    for key in sorted(keys & FIGURE_KEYS):
+        if not isinstance(cell.metadata[key], str) or not cell.metadata[key].strip():
+            fault(index, f"{key} is some words; here it is {cell.metadata[key]!r}", key)
     if "demo" in keys and (cell.metadata.demo is not True or keys & EXERCISE_KEYS):
-        fault(index, "demo is written `:demo: true`, on a cell that is no part of an exercise", needle="demo")
+        fault(index, "demo is written `:demo: true`, on a cell that is no part of an exercise", "demo")
 
 
 def _regions(index, cell, fault):
     """Solution regions are closed, not nested, and stand in cells that a student fills in."""
-    opened = None
-    for line in map(str.strip, cell.source.splitlines()):
+    first = opened = None
+    for at, line in enumerate(map(str.strip, cell.source.splitlines())):
+        if line in (BEGIN, END) and first is None:
+            first = at
         if line == BEGIN:
-            if opened:
-                fault(index, "a solution region begins inside another one", needle=BEGIN)
-            opened = True
+            if opened is not None:
+                fault(index, "a solution region begins inside another one", at=at)
+            opened = at
         elif line == END:
-            if not opened:
-                fault(index, "a solution region ends that has not begun", needle=END)
-            opened = False
+            if opened is None:
+                fault(index, "a solution region ends that has not begun", at=at)
+            opened = None
         elif "BEGIN SOLUTION" in line or "END SOLUTION" in line:
-            fault(index, f"write the mark as {BEGIN!r} or {END!r}, alone on its line", needle=line)
-    if opened:
-        fault(index, f"the solution region is not closed: {END!r} is missing", needle=BEGIN)
+            fault(index, f"write the mark as {BEGIN!r} or {END!r}, alone on its line", at=at)
+        elif other := OTHER_REGIONS.search(line):
+            fault(index, f"this course uses none of nbgrader's {other[2].lower()} regions", at=at)
+    if opened is not None:
+        fault(index, f"the solution region is not closed: {END!r} is missing", at=opened)
     fills_in = {"answer", "manual"} & set(cell.metadata)
-    if opened is not None and not fills_in:
-        fault(index, "a solution region stands in a cell that is neither an answer nor manual", needle="SOLUTION")
-    if opened is None and fills_in:
-        fault(index, f"this {fills_in.pop()} cell has no solution region, so students would see the answer")
+    if first is not None and not fills_in:
+        fault(index, "a solution region stands in a cell that is neither an answer nor manual", at=first)
+    if first is None and fills_in:
+        key = min(fills_in)
+        fault(index, f"this {key} cell has no solution region, so students would see the answer", key)
 
 
 def _code(index, cell, fault):
@@ -104,34 +115,35 @@ def _code(index, cell, fault):
     try:
         ast.parse(cell.source)
     except SyntaxError as error:
-        line = (error.text or "").strip()
-        fault(index, f"this is not Python ({error.msg}): {line}", needle=line)
+        last = len(cell.source.splitlines()) - 1
+        at = min((error.lineno or 1) - 1, last)
+        fault(index, f"this is not Python ({error.msg}): {(error.text or '').strip()}", at=at)
         return
-    if "answer" in cell.metadata and not defined_names(without_solution(cell.source)):
-        fault(index, "the untouched answer defines no name; begin the solution region inside the function")
+    if "answer" in cell.metadata and not _names_or_none(cell):
+        reason = "the untouched answer defines no name; keep the solution region to whole lines inside the function"
+        fault(index, reason, "answer")
 
 
 def _exercises(cells, exercises, fault):
     """Every answer is followed by its check, each id is known and used once."""
     seen = {}
     for index, cell in enumerate(cells):
-        for key in EXERCISE_KEYS & set(cell.metadata):
-            name = cell.metadata[key]
+        for key, name in _ids(cell).items():
             if name not in exercises:
                 known = ", ".join(sorted(exercises)) or "none"
-                fault(index, f"unknown exercise {name!r}; this chapter's are: {known}", needle=key)
+                fault(index, f"unknown exercise {name!r}; this chapter's are: {known}", key)
             elif (key == "manual") != (getattr(exercises[name], "reference", None) is None):
                 kind = "graded by a person" if key != "manual" else "checked"
-                fault(index, f"exercise {name!r} is {kind}; it cannot be a {key} cell", needle=key)
+                fault(index, f"exercise {name!r} is {kind}; it cannot be a {key} cell", key)
             if (key, name) in seen:
-                fault(index, f"{key} {name!r} stands twice in this chapter", needle=key)
-            seen[key, name] = index
+                fault(index, f"{key} {name!r} stands twice in this chapter", key)
+            seen.setdefault((key, name), index)
     for (key, name), index in seen.items():
         if key == "answer" and ("check", name) not in seen:
-            fault(index, f"answer {name!r} has no check", needle="answer")
+            fault(index, f"answer {name!r} has no check", "answer")
         if key == "check":
             if seen.get(("answer", name), len(cells)) > index:
-                fault(index, f"check {name!r} comes without its answer before it", needle="check")
+                fault(index, f"check {name!r} comes without its answer before it", "check")
             else:
                 _check_call(index, cells[index], name, cells[seen["answer", name]], fault)
 
@@ -141,9 +153,9 @@ def _check_call(index, cell, name, answer, fault):
     match = re.fullmatch(rf'check\("{re.escape(name)}", (\w+)\)', cell.source)
     if not match:
         wanted = f'check("{name}", <the name that the answer defines>)'
-        fault(index, f"the check cell holds one line, {wanted}; here it is {cell.source!r}")
+        fault(index, f"the check cell holds one line, {wanted}; here it is {cell.source!r}", at=0)
     elif match[1] not in _names_or_none(answer):
-        fault(index, f"the check passes {match[1]!r}, which the untouched answer does not define", needle="check(")
+        fault(index, f"the check passes {match[1]!r}, which the untouched answer does not define", at=0)
 
 
 def _names_or_none(cell):
@@ -153,17 +165,28 @@ def _names_or_none(cell):
         return set()
 
 
+def _equations(cells, fault):
+    """Equations have labels of their own, which references and numbers are made of."""
+    seen = set()
+    for index, cell in enumerate(cells):
+        for match in plain.LABELLED.finditer(cell.source if cell.cell_type == "markdown" else ""):
+            if match[2] in seen:
+                reason = f"two equations of this chapter have the label {match[2]!r}"
+                fault(index, reason, at=cell.source.count("\n", 0, match.end()))
+            seen.add(match[2])
+
+
 def _figures(cells, fault):
     """Figures have names of their own, which references and the page's ids are made of."""
     seen = set()
     for index, cell in enumerate(cells):
-        if "figure" not in cell.metadata:
+        name = cell.metadata.get("figure")
+        if not isinstance(name, str):
             continue
-        name = cell.metadata.figure
         if name in seen:
-            fault(index, f"figure {name!r} stands twice in this chapter", needle="figure")
-        if not re.fullmatch(r"fig-[a-z0-9-]+", str(name)):
-            fault(index, f"figure {name!r}: a name is fig- and lower-case words with hyphens", needle="figure")
+            fault(index, f"figure {name!r} stands twice in this chapter", "figure")
+        if not re.fullmatch(r"fig-[a-z0-9-]+", name):
+            fault(index, f"figure {name!r}: a name is fig- and lower-case words with hyphens", "figure")
         seen.add(name)
 
 

@@ -1,6 +1,8 @@
 """Chapters are run once and kept by content; a page shows neither an exception nor a warning."""
 
+import json
 import shutil
+import sys
 
 import pytest
 
@@ -27,12 +29,15 @@ CODE = "```{code-cell}\nimport own\n\nprint(own.VALUE, 6 * 7)\n```\n"
 
 @pytest.fixture
 def project(tmp_path, root, monkeypatch):
-    """A project with one small chapter that imports a module of its own."""
+    """A project with one small chapter that imports a module of its own, which names a file of data."""
     (tmp_path / "solutions").mkdir()
+    (tmp_path / "data").mkdir()
+    for name in ("named.txt", "other.txt"):
+        (tmp_path / "data" / name).write_text("words")
     for name in ("references.bib", "requirements.txt"):
         shutil.copy(root / name, tmp_path)
     (tmp_path / "own.py").write_text("import helper\nVALUE = helper.VALUE\n")
-    (tmp_path / "helper.py").write_text("VALUE = 'seen'\n")
+    (tmp_path / "helper.py").write_text("VALUE = 'seen'\nDATA = 'named.txt'\n")
     (tmp_path / "solutions" / "01_small.md").write_text(HEAD + CODE, encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr(rules.registry, "load", lambda slug: {})
@@ -44,9 +49,10 @@ def outputs(notebook):
 
 
 def test_a_chapter_is_run_once_and_says_so(project, capfd):
-    assert outputs(execution.executed("01_small", project)) == "seen 42\n"
+    first = execution.executed("01_small", project)
+    assert outputs(first) == "seen 42\n"
     assert "running 01_small" in capfd.readouterr().err
-    assert outputs(execution.executed("01_small", project)) == "seen 42\n"
+    assert execution.executed("01_small", project) == first
     assert capfd.readouterr().err == ""
 
 
@@ -55,6 +61,9 @@ def test_a_chapter_is_run_once_and_says_so(project, capfd):
     [
         ("solutions/01_small.md", "6 * 7", "6 * 8", True),
         ("solutions/01_small.md", "# A chapter", "# Another title", False),
+        ("solutions/01_small.md", "# A chapter", "# A chapter\n\n## A section\n\n+++\n\nProse.", False),
+        ("data/named.txt", "words", "other words", True),
+        ("data/other.txt", "words", "other words", False),
         ("own.py", "VALUE =", "OTHER = 1\nVALUE =", True),
         ("helper.py", "seen", "another", True),
         ("requirements.txt", "numpy==", "numpy>=", True),
@@ -64,6 +73,7 @@ def test_a_chapter_is_run_once_and_says_so(project, capfd):
 def test_the_key_changes_with_what_the_outputs_depend_on_and_with_nothing_else(project, name, old, new, changes):
     before = execution.digest("01_small", project)
     path = project / name
+    assert old in path.read_text(encoding="utf-8")
     path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
     assert (execution.digest("01_small", project) != before) == changes
 
@@ -81,17 +91,42 @@ def test_only_the_last_run_is_kept_and_leaves_nothing_beside_it(project):
     [
         ("raise ValueError('no')", "the cell raises ValueError: no"),
         ("import sys; print('look out', file=sys.stderr)", "the cell writes to stderr: look out"),
+        ("import time; time.sleep(60)", "the cell has not ended after 2 s"),
+        ("import os; os._exit(1)", "the cell ends its kernel"),
     ],
 )
-def test_a_cell_that_raises_or_warns_is_a_fault_with_its_line(project, line, reason):
+def test_a_cell_that_raises_warns_hangs_or_dies_is_a_fault_with_its_line(project, monkeypatch, line, reason):
+    monkeypatch.setattr(execution, "CELL_TIMEOUT", 2)
     path = project / "solutions" / "01_small.md"
     path.write_text(HEAD + CODE + f"\n```{{code-cell}}\n{line}\n```\n", encoding="utf-8")
     with pytest.raises(manuscript.Faults) as caught:
         execution.executed("01_small", project)
     (fault,) = caught.value.faults
     assert fault.reason == reason
-    assert line in path.read_text().splitlines()[fault.line - 1 : fault.line + 1]
+    assert path.read_text().splitlines()[fault.line - 1 : fault.line + 1] == ["```{code-cell}", line]
     assert not list((project / "_build").rglob("*.ipynb")), "a failed run is not kept"
+
+
+def test_nothing_of_the_users_jupyter_or_ipython_reaches_a_chapter(project, tmp_path, monkeypatch):
+    kernel = tmp_path / "jupyter" / "kernels" / "python3"
+    kernel.mkdir(parents=True)
+    spec = {"argv": ["no-such-program"], "display_name": "x", "language": "python", "env": {"OF_THE_USER": "kernel"}}
+    (kernel / "kernel.json").write_text(json.dumps(spec))
+    startup = tmp_path / "ipython" / "profile_default" / "startup"
+    startup.mkdir(parents=True)
+    (startup / "00.py").write_text("OF_THE_USER = 'profile'")
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    code = "import os, sys\n\nprint(sys.executable, os.environ.get('OF_THE_USER'), 'OF_THE_USER' in globals())"
+    (project / "solutions" / "01_small.md").write_text(HEAD + f"```{{code-cell}}\n{code}\n```\n", encoding="utf-8")
+    assert outputs(execution.executed("01_small", project)) == f"{sys.executable} None False\n"
+
+
+def test_matplotlib_has_listed_the_fonts_before_a_chapter_starts(project, tmp_path, monkeypatch):
+    monkeypatch.setenv("MPLCONFIGDIR", str(tmp_path / "fonts"))
+    code = "import os\nfrom pathlib import Path\n\nprint(len([*Path(os.environ['MPLCONFIGDIR']).glob('fontlist*')]))"
+    (project / "solutions" / "01_small.md").write_text(HEAD + f"```{{code-cell}}\n{code}\n```\n", encoding="utf-8")
+    assert outputs(execution.executed("01_small", project)) == "1\n"
 
 
 @pytest.mark.parametrize("slug", manuscript.slugs())

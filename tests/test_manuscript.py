@@ -70,8 +70,8 @@ EXERCISES = {
 
 # name: (what stands in the good manuscript, what is put in its place, the line named, words of the reason)
 FAULTS = {
-    "unknown key": (":tags: [hide-input]", ":hidden: true", "x = 1", "unknown key 'hidden'"),
-    "unknown key on prose": ('+++ {"manual": "why"}', '+++ {"graded": "why"}', "BEGIN", "unknown key 'graded'"),
+    "unknown key": (":tags: [hide-input]", ":hidden: true", ":hidden: true", "unknown key 'hidden'"),
+    "unknown key on prose": ('+++ {"manual": "why"}', '+++ {"graded": "why"}', '+++ {"graded"', "unknown key 'graded'"),
     "unknown exercise": (":answer: double", ":answer: treble", ":answer: treble", "unknown exercise 'treble'"),
     "check without answer": (":answer: double\n", ":tags: [demo]\n", ":check:", "without its answer before it"),
     "answer without check": (':check: double\n\ncheck("double", double)', "double(2)", ":answer:", "has no check"),
@@ -84,15 +84,15 @@ FAULTS = {
     "check of another exercise": (
         'check("double", double)',
         'check("triple", double)',
-        ":check:",
+        'check("triple"',
         "the check cell holds",
     ),
-    "check of a result": ('check("double", double)', 'check("double", double(2))', ":check:", "the check cell holds"),
+    "check of a result": ('check("double", double)', 'check("double", double(2))', "double(2)", "the check cell holds"),
     "check of another name": ('check("double", double)', 'check("double", twice)', 'check("double"', "passes 'twice'"),
     "a semicolon after the check": (
         'check("double", double)',
         'check("double", double);',
-        ":check:",
+        "double);",
         "the check cell holds",
     ),
     "region not closed": (
@@ -133,7 +133,7 @@ FAULTS = {
     "unknown role": ("{cite:t}`elman1990`", "{kbd}`Ctrl`", "{kbd}", "unknown role {kbd}"),
     "unknown directive": ("Write equation", "```{mermaid}\na\n```\n\nWrite equation", "{mermaid}", "unknown directive"),
     "unknown equation": ("{eq}`eq-one`", "{eq}`eq-two`", "{eq}`eq-two`", "no equation of this chapter"),
-    "a figure without its text": (":tags: [hide-input]", ":figure: fig-x", "x = 1", "missing: alt, caption"),
+    "a figure without its text": (":tags: [hide-input]", ":figure: fig-x", "```{code-cell}", "missing: alt, caption"),
     "a demo that is an answer": (
         ":answer: double\n",
         ":answer: double\n:demo: true\n",
@@ -143,8 +143,48 @@ FAULTS = {
     "a checked exercise as manual": (
         '{"manual": "why"}',
         '{"manual": "double"}',
-        "BEGIN",
+        '+++ {"manual": "double"}',
         "it cannot be a manual cell",
+    ),
+    "an id that is no word": (":answer: double", ":answer: [double]", ":answer: [", "an exercise's id"),
+    "an id like a check's cell": (":answer: double", ":answer: re-check", ":answer: re", "an exercise's id"),
+    "a region that cuts a statement": (
+        "    ### BEGIN SOLUTION\n    return x + x\n",
+        "    y = (x +\n    ### BEGIN SOLUTION\n    x)\n    return y\n",
+        ":answer:",
+        "defines no name",
+    ),
+    "hidden tests": ("x = 1", "### BEGIN HIDDEN TESTS\nx = 1", "HIDDEN", "nbgrader's hidden tests"),
+    "a mark scheme in prose": ("Write equation", "BEGIN MARK SCHEME\nWrite equation", "MARK", "nbgrader's mark scheme"),
+    "an error on a line that stands twice": (
+        "x = 1\n",
+        "print(1)\nif True:\nprint(1)  # here\n",
+        "# here",
+        "this is not Python",
+    ),
+    "a figure without alternative text": (
+        ":tags: [hide-input]",
+        ":figure: fig-x\n:caption: It.\n:alt: ''",
+        ":alt:",
+        "alt is some words",
+    ),
+    "a figure whose name is a list": (
+        ":tags: [hide-input]",
+        ":figure: [x]\n:caption: It.\n:alt: It.",
+        ":figure:",
+        "figure is some words",
+    ),
+    "an equation's label on its only line": (
+        "Write equation",
+        "$$ y = 1 $$ (eq-y)\n\nWrite equation",
+        "(eq-y)",
+        "write a labelled equation as",
+    ),
+    "a directive in a list": (
+        "Write equation",
+        "- One\n\n  ```{mermaid}\n  a\n  ```\n\nWrite equation",
+        "  ```{mermaid}",
+        "unknown directive",
     ),
 }
 
@@ -184,12 +224,8 @@ def test_a_planted_fault_is_named_with_its_line_and_reason(project, name):
     project.write_text(text, encoding="utf-8")
     found = [fault for fault in faults_of(project) if reason in fault.reason]
     assert found, [str(fault) for fault in faults_of(project)]
-    lines = text.splitlines()
-    if line_with:
-        near = range(found[0].line - 3, found[0].line + 2)  # the cell's head may stand a line or two above its body
-        assert any(line_with in lines[i] for i in near if 0 <= i < len(lines)), f"line {found[0].line} is named"
-    else:
-        assert found[0].line == 1
+    line = text.splitlines()[found[0].line - 1]
+    assert line_with in line if line_with else found[0].line == 1, f"line {found[0].line} is named: {line!r}"
     assert found[0].path == project
 
 
@@ -199,6 +235,59 @@ def test_an_id_used_twice_is_named_at_its_second_place(project):
     (fault,) = [fault for fault in faults_of(project) if "stands twice" in fault.reason]
     lines = project.read_text().splitlines()
     assert fault.line > lines.index(":check: double") + 2
+
+
+def test_of_two_regions_the_unclosed_one_is_named(project):
+    again = "    ### END SOLUTION\n    ### BEGIN SOLUTION\n    return 1\n```"
+    text = GOOD.replace("    ### END SOLUTION\n```", again)
+    project.write_text(text, encoding="utf-8")
+    (fault,) = [fault for fault in faults_of(project) if "is not closed" in fault.reason]
+    assert fault.line == text.splitlines().index("    ### END SOLUTION") + 2
+
+
+def test_a_label_used_twice_is_named_at_its_second_place(project):
+    text = GOOD.replace("Write equation", "$$\ny = 2\n$$ (eq-one)\n\nWrite equation")
+    project.write_text(text, encoding="utf-8")
+    (fault,) = faults_of(project)
+    assert "two equations of this chapter have the label 'eq-one'" in fault.reason
+    assert fault.line == text.splitlines().index("y = 2") + 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line_with", "reason"),
+    [
+        ("  name: python3", "  name: [python3", "[python3", "does not parse"),
+        (":tags: [hide-input]", ":tags: [hide-input", ":tags:", "does not parse"),
+        (":tags: [hide-input]", ":figure: fig-x\n:caption: one: two", ":caption:", "does not parse"),
+        ('+++ {"manual": "why"}', '+++ {"manual": "why"', "+++", "does not parse"),
+        (":tags: [hide-input]", ":tags: hide-input", ":tags:", "no notebook can hold"),
+        (":answer: double", ":answer: double\n:tags: [5]", ":tags: [5]", "no notebook can hold"),
+        (":tags: [hide-input]", ":tags", ":tags", "no notebook can hold"),
+        (":tags: [hide-input]", ":tags: [hide-input]\r", ":tags: [hide-input]", "LF line ends"),
+    ],
+)
+def test_a_text_that_is_no_notebook_names_the_line(project, old, new, line_with, reason):
+    text = GOOD.replace(old, new)
+    project.write_bytes(text.encode())
+    (fault,) = faults_of(project)
+    assert reason in fault.reason
+    assert line_with in text.split("\n")[fault.line - 1]
+
+
+@pytest.mark.parametrize(
+    ("entry", "reason"),
+    [
+        ("@book{elman1990, author = {Elman, J.}, year = 1990}", "references.bib gives it no doi or url"),
+        ("@book{elman1990, title = {T}, url = {u}}", "references.bib gives it no author or editor, year"),
+        ("@book{other, author = {Elman, J.}", "references.bib:1: syntax error"),
+    ],
+)
+def test_a_bibliography_that_cannot_be_cited_is_a_fault(project, capsys, entry, reason):
+    root = project.parent.parent
+    (root / "references.bib").write_text(entry, encoding="utf-8")
+    assert command.run(root) == 2
+    assert reason in capsys.readouterr().err
+    assert not (root / "chapters").exists()
 
 
 def test_a_text_that_is_not_utf8_is_named_with_its_line(project):

@@ -86,6 +86,25 @@ def test_a_new_cell_in_one_section_changes_no_id_in_another():
     ]
 
 
+def test_cells_keep_ids_of_their_own_where_headings_are_alike():
+    sections = ["Step", "Step", "σ", "τ", "Step!"]
+    cells = [nbformat.v4.new_markdown_cell(f"## {section}") for section in sections]
+    cells.insert(1, nbformat.v4.new_code_cell("x = 1", metadata={"answer": "step-2"}))
+    assert notebooks.cell_ids(cells) == ["step-1", "step-2", "step-3", "section-1", "section-2", "step-4"]
+
+
+def test_an_equation_without_a_label_stays_as_it_is():
+    plain_one, labelled = "$$\na = b\n$$", "$$\nh = x\n$$ (eq-h)"
+    (text,) = plain.markdown([f"{plain_one}\n\nText.\n\n{labelled}"], chapter=1)
+    assert text.startswith(f"{plain_one}\n\nText.\n\n\\begin{{equation*}}\nh = x\n")
+
+
+def test_names_in_citations_are_printed_without_latex(tmp_path):
+    entry = r"@book{a, author = {J{\'o}zefowicz, R. and van der Westhuizen, J.}, year = 2015, url = {u}}"
+    (tmp_path / "references.bib").write_text(entry, encoding="utf-8")
+    assert plain.markdown(["{cite:p}`a`"], 1, tmp_path) == ["([Józefowicz and van der Westhuizen, 2015](u))"]
+
+
 def test_prose_for_notebooks_is_plain_markdown():
     cells = [
         "As {cite:t}`elman1990` and others {cite:p}`rumelhart1986,bai2018` say, see {doc}`the cell <02_cell>`.",
@@ -132,12 +151,14 @@ def test_building_twice_writes_once_and_a_chapter_without_manuscript_goes(projec
     nbformat.write(nbformat.v4.new_notebook(), own)
     orphan = project / "chapters" / "99_gone.ipynb"
     shutil.copy(project / "chapters" / f"{SLUGS[0]}.ipynb", orphan)
+    broken = project / "chapters" / "broken.ipynb"
+    broken.write_text("no notebook")
     capsys.readouterr()
     assert command.run(project) == 0
     assert "up to date" in capsys.readouterr().out
     assert {path: path.stat().st_mtime_ns for path in times} == times
     assert not orphan.exists()
-    assert own.exists(), "a notebook that is not ours stays"
+    assert own.exists() and broken.exists(), "a notebook that is not ours stays"
 
 
 def test_without_manuscripts_there_is_nothing_to_build(tmp_path, capsys):
