@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from autograde import classroom, sample
+from autograde import classroom, exercises, sample
 from autograde.classroom import Course, Problem
 from autograde.release import ROOT, release
 
@@ -81,8 +81,19 @@ def sample_command(folder):
     with refusing():
         scores = sample.sample(folder, say=click.echo)
     for slug, students in scores.items():
-        for student, result in students.items():
-            click.echo(f"sample: {slug}  {student:8s} {result['score']:6.2f} of {result['of']:g}  {result['problem']}")
+        click.echo(f"\n{slug}: points of each exercise; ? is for a person to grade")
+        click.echo("\n".join(table(list(exercises.load(slug)), students)))
+
+
+def table(names, students):
+    """Yield the lines of a table, student by exercise; students is what `sample.sample` returns for a chapter."""
+    first = max(map(len, students))
+    yield f"{'':{first}}  {'  '.join(names)}  total"
+    for student, result in students.items():
+        cells = {name.removesuffix("-check"): points for name, points in result["cells"].items()}
+        points = ["?" if cells.get(name, 0.0) is None else f"{cells.get(name, 0.0):.2f}" for name in names]
+        columns = "  ".join(f"{text:>{len(name)}}" for name, text in zip(names, points, strict=True))
+        yield f"{student:{first}}  {columns}  {result['score']:5.2f} of {result['of']:g} {result['problem']}".rstrip()
 
 
 def open_course(folder):

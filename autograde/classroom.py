@@ -5,7 +5,8 @@ import fnmatch
 import os
 import sys
 import warnings
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from nbgrader.api import MissingEntry
@@ -39,15 +40,20 @@ class Problem(Exception):
 class Graded:
     """What grading one submission gave.
 
-    score is what was computed, of max_score; still_manual tells whether a person has answers to read; problem says why
-    a submission could not be read or run, and is "" when it could.
+    score is what was computed, of max_score; cells has {id of a graded cell: its score, or None while a person has yet
+    to read it}; problem says why a submission could not be read or run, and is "" when it could.
     """
 
     student: str
     score: float = 0.0
     max_score: float = 0.0
-    still_manual: bool = False
+    cells: Mapping[str, float | None] = field(default_factory=dict)
     problem: str = ""
+
+    @property
+    def still_manual(self):
+        """Whether a person has answers to read."""
+        return None in self.cells.values()
 
 
 class Course:
@@ -104,18 +110,20 @@ class Course:
             yield self._grade_one(assignment, name)
 
     def _grade_one(self, assignment, student):
-        result = quietly(self.api.autograde, assignment, student, force=True)
-        if not result["success"]:
-            return Graded(student, problem=reason(result))
-        result = quietly(self.api.generate_feedback, assignment, student, force=True)
-        if not result["success"]:
-            return Graded(student, problem=f"graded, but without feedback: {reason(result)}")
+        graded = quietly(self.api.autograde, assignment, student, force=True)
+        feedback = graded["success"] and quietly(self.api.generate_feedback, assignment, student, force=True)
         with self.api.gradebook as gradebook:
             try:
+                max_score = gradebook.find_assignment(assignment).max_score
+                if not graded["success"]:
+                    return Graded(student, max_score=max_score, problem=reason(graded))
                 submission = gradebook.find_submission(assignment, student)
-            except MissingEntry:
-                return Graded(student, problem="nbgrader left no entry in the gradebook")
-            return Graded(student, submission.score, submission.max_score, submission.needs_manual_grade)
+            except MissingEntry as error:
+                return Graded(student, problem=f"the gradebook lacks an entry: {error}")
+            grades = [grade for notebook in submission.notebooks for grade in notebook.grades]
+            cells = {grade.name: None if grade.needs_manual_grade else grade.score for grade in grades}
+            problem = "" if feedback["success"] else f"graded, but without feedback: {reason(feedback)}"
+            return Graded(student, submission.score, submission.max_score, cells, problem)
 
 
 def quietly(step, *arguments, **options):

@@ -49,10 +49,10 @@ class Verdict:
         return repr(self.score)
 
     def __str__(self):
-        return "\n".join(_lines(self))
+        return _sendable("\n".join(_lines(self)))
 
     def _repr_html_(self):
-        return _html(self)
+        return _sendable(_html(self))
 
 
 def _headline(verdict):
@@ -110,6 +110,11 @@ def _html(verdict):
             lines = escape("\n".join(code))
             parts.append(f'<pre style="margin: .2em 0; background: transparent; color: inherit">{lines}</pre>')
     return "".join([*parts, "</div>"])
+
+
+def _sendable(text):
+    """Replace what UTF-8 has no code for: a kernel cannot send an output that holds half a surrogate pair."""
+    return text.encode(errors="replace").decode()
 
 
 def _number(value):

@@ -41,10 +41,10 @@ def _weights(weights):
         raise Unusable(f"the dictionary has the unknown entry {', '.join(unknown)}; expected {', '.join(names)}")
     arrays = []
     for name in names:
-        try:
-            arrays.append(np.asarray(weights[name], dtype=np.float64))
-        except (TypeError, ValueError):
-            raise Unusable(f"{name} is {_kind(weights[name])}; expected an array of numbers") from None
+        array = _numbers(weights[name])
+        if array is None:
+            raise Unusable(f"{name} is {_kind(weights[name])}; expected an array of real numbers")
+        arrays.append(array)
     H = arrays[1].shape[0] if arrays[1].ndim == 2 else 0
     if H == 0:
         raise Unusable(f"W_hh has shape {arrays[1].shape}; expected (H, H) with H of your choice, at least 1")
@@ -56,5 +56,16 @@ def _weights(weights):
     return arrays
 
 
+def _numbers(value):
+    """Return a value as an array, float64, or None when it is no array of real numbers."""
+    try:
+        array = np.asarray(value)
+    except Exception:  # rows of unequal length, a tensor that needs a gradient
+        return None
+    return array.astype(np.float64) if array.dtype.kind in "biuf" else None
+
+
 def _kind(value):
+    if isinstance(value, np.ndarray):
+        return f"an array of {value.dtype}"
     return "None" if value is None else f"a {type(value).__name__}"

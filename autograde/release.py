@@ -9,7 +9,7 @@ import nbformat
 from autograde.classroom import Problem
 
 ROOT = Path(__file__).resolve().parent.parent
-RECORD = ".released.json"  # in a course: the digest of each source notebook as it was written there
+RECORD = ".released.json"  # in a course: {slug: the digest of the source notebook written there, and if it is released}
 
 
 def release(course, slug, root=ROOT):
@@ -24,26 +24,31 @@ def release(course, slug, root=ROOT):
         raise Problem(f"there is no chapter {slug!r} in _build/source; known are: {known}")
     text = built.read_text(encoding="utf-8")
     source = course.root / "source" / slug / f"{slug}.ipynb"
-    record = _read_record(course)
-    if source.is_file():
-        present = source.read_text(encoding="utf-8")
-        released = (course.root / "release" / slug / f"{slug}.ipynb").is_file()
-        if present == text and released:
-            return False
-        if present != text:
-            _refuse_if_edited(source, present, text, record.get(slug))
-            _refuse_if_it_breaks(course, slug, present, text)
+    given = course.root / "release" / slug / f"{slug}.ipynb"  # what students have, whatever became of the source
+    written = _read_record(course).get(slug, {})
+    if source.is_file() and (present := source.read_text(encoding="utf-8")) != text:
+        _refuse_if_edited(source, present, text, written.get("source"))
+    elif source.is_file() and given.is_file() and written == {"source": _digest(text), "released": True}:
+        return False
+    if given.is_file():
+        _refuse_if_it_breaks(course, slug, given.read_text(encoding="utf-8"), text)
+    _write_record(course, slug, source=_digest(text), released=False)  # first: an interrupted release is finished later
     source.parent.mkdir(parents=True, exist_ok=True)
     source.write_text(text, encoding="utf-8")
     course.run(course.api.generate_assignment, slug, force=True)
     course.run(course.publish, slug)
-    (course.root / RECORD).write_text(json.dumps(record | {slug: _digest(text)}, indent=1) + "\n", encoding="utf-8")
+    _write_record(course, slug, source=_digest(text), released=True)
     return True
 
 
 def _read_record(course):
     path = course.root / RECORD
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def _write_record(course, slug, **written):
+    text = json.dumps(_read_record(course) | {slug: written}, indent=1)
+    (course.root / RECORD).write_text(text + "\n", encoding="utf-8")
 
 
 def _digest(text):

@@ -22,7 +22,9 @@ MISTAKEN = ["emmy", "farid", "grace", "hiro", "ines", "jonas", "kofi", "lena", "
 
 
 def sample(folder, root=ROOT, say=print):
-    """Make the sample course in a folder, unless it stands there already; return [(chapter, [Graded, ...]), ...].
+    """Make the sample course in a folder, unless it stands there already; return what it scored.
+
+    That is {chapter: {student: {"score", "of", "cells", "problem"}}}, as in `classroom.Graded`.
 
     Raises `Problem` when the folder holds something that is not a sample course.
     """
@@ -112,7 +114,12 @@ def _defined(source):
 
 
 def _score(graded):
-    return {"score": graded.score, "of": graded.max_score, "problem": graded.problem}
+    return {
+        "score": graded.score,
+        "of": graded.max_score,
+        "cells": dict(graded.cells),
+        "problem": graded.problem,
+    }
 
 
 def _digest(root):

@@ -1,5 +1,6 @@
 """What a student sees when a check runs: a score that nbgrader reads, and a message that says what differs."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -75,6 +76,7 @@ def test_cases_that_are_not_counted_are_shown_and_bring_no_points():
         ),
         (lambda x: (2 * x).tolist(), "is a list of length 2; expected a NumPy array"),
         (lambda x: torch.tensor(2 * x), "is a PyTorch tensor of shape (2, 3), float64; expected a NumPy array"),
+        (lambda x: np.ma.masked_all(x.shape), "is a MaskedArray; expected a NumPy array"),
         (lambda x: (2 * x).T, "has shape (3, 2); expected (B, H) = (2, 3)"),
         (lambda x: (2 * x).astype("f4"), "has dtype float32; expected float64"),
         (lambda x: 2 * x + 1, "[0, 0] is 3; expected 2 (6 of 6 entries differ)"),
@@ -96,6 +98,9 @@ def test_the_first_difference_is_named_type_then_shape_then_numbers(answer, mess
         ("9", "is a str of length 1; expected a number"),
         (float("nan"), "expected a whole number"),
         (np.array(9), "is a NumPy array of shape ()"),
+        (10**400, "is larger than any floating-point number; expected 9"),
+        (9 + 0j, "is a complex; expected a number"),
+        (np.complex128(9), "is a complex128; expected a number"),
     ],
 )
 def test_a_number_is_asked_for_and_what_came_is_named(result, message):
@@ -127,6 +132,38 @@ def test_an_untouched_answer_says_so_and_earns_nothing():
     assert "not written yet" in str(found)
 
 
+def test_an_answer_that_is_written_and_uses_something_that_is_not_says_what_that_said():
+    def answer(x):
+        raise NotImplementedError("no such operation for float64")
+
+    assert "Your code raises NotImplementedError: no such operation for float64" in text_of(answer)
+
+
+def test_an_exception_whose_message_is_endless_or_fails_is_explained_too():
+    class Broken(Exception):
+        def __str__(self):
+            raise RuntimeError()
+
+    def answer(x):
+        raise Broken()
+
+    assert "Your code raises Broken: (its message cannot be shown)" in text_of(answer)
+
+    def endless(x):
+        raise ValueError("x" * 100_000)
+
+    assert len(text_of(endless)) < 2_000
+
+
+def test_an_error_inside_the_reference_shows_the_students_call():
+    def answer(x):
+        return rnncore.rnn_step(x, x, x, x, x)  # a student's line
+
+    text = text_of(answer)
+    assert "return rnncore.rnn_step(x, x, x, x, x)  # a student's line" in text
+    assert "raise error" not in text
+
+
 def test_passing_a_result_instead_of_the_function_is_explained():
     found = check("rnn-step", np.ones((2, 3)))
     assert found.score == 0.0
@@ -139,6 +176,8 @@ def test_an_unknown_id_names_the_nearest_one():
         check("rnn-stpe", rnncore.rnn_step)
     with pytest.raises(ValueError, match="known are rnn-step, rnn-sequence"):
         check("xyzzy", rnncore.rnn_step)
+    with pytest.raises(TypeError, match="the exercise's id first, a string; here a function"):
+        check(rnncore.rnn_step, "rnn-step")
 
 
 def test_an_answer_that_changes_its_arguments_spoils_no_later_case():
@@ -159,9 +198,12 @@ def test_the_weights_of_a_network_are_checked_entry_by_entry():
     right = exercises.find("parity-weights").reference()
     for change, message in [
         (None, "returns None; expected a dictionary"),
-        ({"W_xh": None}, "W_xh has shape (); expected (2, 1)"),
+        ({"W_xh": None}, "W_xh is None; expected an array of real numbers"),
+        ({"W_xh": 1.0}, "W_xh has shape (); expected (2, 1)"),
+        ({"b_h": np.array([0, -1j])}, "b_h is an array of complex128; expected an array of real numbers"),
+        ({"b_h": torch.tensor([0.0, -1.0], requires_grad=True)}, "b_h is a Tensor; expected an array of real numbers"),
         ({"W_hh": np.ones((2, 3))}, "W_hh has shape (2, 3); expected (2, 2)"),
-        ({"b_y": "zero"}, "b_y is a str; expected an array of numbers"),
+        ({"b_y": "zero"}, "b_y is a str; expected an array of real numbers"),
         ({"h_0": np.zeros(2)}, "unknown entry h_0"),
         ({"b_h": np.array([0, np.inf])}, "b_h holds numbers that are not finite"),
     ]:
@@ -181,11 +223,16 @@ import logging, os, subprocess, sys, warnings
 from autograde import check
 import rnncore
 
+logging.basicConfig()  # its handler keeps the stream that is stderr now
+kept = sys.stderr
+
 def answer(*a):
     print("from print")
     print("to stderr", file=sys.stderr)
     warnings.warn("a warning")
     logging.warning("a log line")
+    print("to a kept stream", file=kept)
+    print("half a surrogate pair: \\ud800")
     os.write(2, b"below python\\n")
     subprocess.run(["sh", "-c", "echo from a child >&2"])
     return rnncore.rnn_step(*a)
@@ -198,7 +245,7 @@ def test_nothing_an_answer_prints_reaches_the_check_cell_of_a_real_kernel():
     (output,) = notebook.cells[1].outputs
     assert output.output_type == "execute_result"
     assert output.data["text/plain"] == "3.0"
-    for said in ("from print", "to stderr", "below python", "from a child"):
+    for said in ("from print", "to stderr", "a log line", "to a kept stream", "below python", "from a child"):
         assert said in output.data["text/html"]
 
 
@@ -212,6 +259,22 @@ def test_nothing_reaches_stderr_of_a_plain_script_and_printing_works_again_after
     )
     assert done.stdout == "3.0\n"
     assert done.stderr == "after\n"
+
+
+def test_at_a_terminals_prompt_the_feedback_is_seen():
+    pty = pytest.importorskip("pty", reason="this system has no pseudo-terminals")
+    ours, theirs = pty.openpty()
+    typed = "import rnncore; from autograde import check\ncheck('rnn-step', rnncore.rnn_step)\nexit()\n"
+    os.write(ours, typed.encode())
+    with subprocess.Popen([sys.executable, "-q", "-i"], stdin=theirs, stdout=theirs, stderr=theirs) as python:
+        os.close(theirs)
+        seen = b""
+        with contextlib.suppress(OSError):  # raised at the end, when the other side is closed
+            while part := os.read(ours, 10_000):
+                seen += part
+        assert python.wait(60) == 0
+    os.close(ours)
+    assert "rnn-step: right, 3 of 3 points" in seen.decode()
 
 
 def test_the_html_escapes_what_a_student_printed_and_has_a_role_and_no_script():
@@ -234,9 +297,12 @@ def test_a_long_printout_is_cut():
     assert len(text_of(answer)) < 2_000
 
 
-def test_in_a_terminal_the_feedback_is_printed_and_elsewhere_it_is_not(monkeypatch, capsys):
+def test_at_a_prompt_the_feedback_is_printed_and_elsewhere_it_is_not(monkeypatch, capsys):
     check("rnn-step", rnncore.rnn_step)
     assert capsys.readouterr().out == ""
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    check("rnn-step", rnncore.rnn_step)
+    assert capsys.readouterr().out == "", "a script prints what it wants to"
+    monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
     check("rnn-step", rnncore.rnn_step)
     assert "rnn-step: right, 3 of 3 points" in capsys.readouterr().out

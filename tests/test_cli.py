@@ -4,12 +4,14 @@ import json
 import shutil
 
 import nbformat
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from autograde import exercises, sample
 from autograde import release as releasing
-from autograde import sample
-from autograde.__main__ import main
+from autograde.__main__ import main, table
+from autograde.check import verdict
 from autograde.classroom import Course, Problem
 
 SLUG = "01_test"
@@ -115,6 +117,48 @@ def test_work_waiting_in_the_exchange_counts_as_handed_in(course):
     assert course.handed_in(SLUG) == ["ada"]
 
 
+def test_a_release_that_was_interrupted_is_finished_the_next_time(project, monkeypatch):
+    course = Course(project / "course")
+    with monkeypatch.context() as broken:
+        broken.setattr(Course, "publish", lambda self, assignment: {"success": False, "log": "[ERROR] disk full"})
+        with pytest.raises(Problem, match="disk full"):
+            releasing.release(course, SLUG, project)
+    assert releasing.release(course, SLUG, project)
+    assert list((course.root / "exchange").rglob(f"outbound/**/{SLUG}.ipynb"))
+
+
+def test_after_an_interrupted_release_a_changed_chapter_is_not_taken_for_an_edit(project, monkeypatch):
+    course = Course(project / "course")
+    with monkeypatch.context() as broken:
+        broken.setattr(Course, "publish", lambda self, assignment: {"success": False, "log": "[ERROR] disk full"})
+        with pytest.raises(Problem):
+            releasing.release(course, SLUG, project)
+    build(project, prose="New prose.")
+    assert releasing.release(course, SLUG, project)
+
+
+def test_without_its_source_a_course_still_protects_what_was_handed_in(course, project):
+    hand_in(course)
+    shutil.rmtree(course.root / "source")
+    build(project, points=3)
+    with pytest.raises(Problem, match="would change: f-check"):
+        releasing.release(course, SLUG, project)
+    assert not (course.root / "source").exists()
+
+
+def test_a_submission_whose_kernel_dies_is_named_and_the_others_are_graded(course):
+    for student, line in (("ada", "return 1"), ("dora", "import os; os._exit(3)")):
+        hand_in(course, student)
+        path = course.root / "submitted" / student / SLUG / f"{SLUG}.ipynb"
+        submitted = nbformat.read(path, as_version=4)
+        submitted.cells[1].source = f"def f():\n    {line}"
+        nbformat.write(submitted, path)
+    good, dead = course.grade(SLUG)
+    assert (good.score, good.cells, good.problem) == (2.0, {"f-check": 2.0}, "")
+    assert dead.score == 0.0
+    assert "died" in dead.problem
+
+
 def test_an_unknown_chapter_is_named_with_the_known_ones(course, project):
     with pytest.raises(Problem, match=rf"no chapter '02_nothing' .* known are: {SLUG}"):
         releasing.release(course, "02_nothing", project)
@@ -162,10 +206,33 @@ def test_a_sample_course_that_is_up_to_date_is_left_alone(project):
     (project / "rnncore.py").touch()
     folder = project / "sample"
     folder.mkdir()
-    scores = {SLUG: {"ada": {"score": 2.0, "of": 2.0, "problem": ""}}}
+    scores = {SLUG: {"ada": {"score": 2.0, "of": 2.0, "cells": {}, "problem": ""}}}
     (folder / sample.MARK).write_text(json.dumps({"made_from": sample._digest(project), "scores": scores}))
     assert sample.sample(folder, project, say=lambda text: None) == scores
     assert [path.name for path in folder.iterdir()] == [sample.MARK]
+
+
+def test_the_table_of_the_sample_has_a_column_for_every_exercise():
+    cells = {"step-check": 1.5, "essay": None}
+    students = {"ada": {"score": 1.5, "of": 5, "cells": cells, "problem": ""}}
+    students["dora"] = {"score": 0.0, "of": 5, "cells": {}, "problem": "the kernel died"}
+    head, ada, dora = table(["step", "essay"], students)
+    assert head.split() == ["step", "essay", "total"]
+    assert ada.split() == ["ada", "1.50", "?", "1.50", "of", "5"]
+    assert dora.split() == ["dora", "0.00", "0.00", "0.00", "of", "5", "the", "kernel", "died"]
+
+
+CHECKED = [exercises.find(name) for name in exercises.checked()]
+MISTAKES = [(exercise, name) for exercise in CHECKED for name in exercise.misconceptions]
+
+
+@pytest.mark.parametrize(("exercise", "name"), MISTAKES, ids=[f"{e.id}: {name}" for e, name in MISTAKES])
+def test_the_sample_class_writes_a_misconception_that_runs_by_itself_and_scores_alike(exercise, name):
+    mistake = exercise.misconceptions[name]
+    notebook = {"np": np}
+    exec(sample.source_of(mistake, as_name="answer"), notebook)
+    written, meant = verdict(exercise, notebook["answer"]), verdict(exercise, mistake)
+    assert [outcome.problem for outcome in written.outcomes] == [outcome.problem for outcome in meant.outcomes]
 
 
 @pytest.mark.parametrize("command", [[], ["release"], ["grade"], ["sample"]])

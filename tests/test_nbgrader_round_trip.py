@@ -44,17 +44,25 @@ def points(slug, answers):
 
 
 @pytest.fixture(scope="module")
-def source(root):
-    """The solved notebook of the chapter, as the build makes it."""
-    run(sys.executable, "-m", "publish", cwd=root)
-    return nbformat.read(root / "_build" / "source" / SLUG / f"{SLUG}.ipynb", as_version=4)
+def built(root, tmp_path_factory):
+    """A copy of the project with its notebooks built: tests write no tracked file, and chapters/ is one."""
+    copy = tmp_path_factory.mktemp("project") / "copy"
+    shutil.copytree(root, copy, ignore=shutil.ignore_patterns(".*", "_build", "course", "*.egg-info", "__pycache__"))
+    run(sys.executable, "-m", "publish", cwd=copy)
+    return copy
 
 
 @pytest.fixture(scope="module")
-def course(tmp_path_factory, source, root):
+def source(built):
+    """The solved notebook of the chapter, as the build makes it."""
+    return nbformat.read(built / "_build" / "source" / SLUG / f"{SLUG}.ipynb", as_version=4)
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory, built):
     """A course directory with the chapter released."""
     folder = tmp_path_factory.mktemp("teacher") / "course"
-    run(sys.executable, "-m", "autograde", "release", SLUG, "--course", str(folder), cwd=root)
+    run(sys.executable, "-m", "autograde", "release", SLUG, "--course", str(folder), cwd=built)
     return folder
 
 
@@ -75,6 +83,14 @@ def students_answers(source):
             | {"rnn-step": sample.source_of(no_bias, "rnn_step")}
             | {"rnn-sequence": sample.source_of(not_carried, "rnn_forward")},
             full | points(SLUG, {"rnn-step": no_bias, "rnn-sequence": not_carried}),
+        ),
+        "logging": (
+            right
+            | {
+                "rnn-step": "import logging\n\nlogging.basicConfig()\n"
+                + right["rnn-step"].replace("### BEGIN SOLUTION", "logging.warning('careful')")
+            },
+            full,
         ),
         "noisy": (
             right
@@ -172,7 +188,7 @@ def test_a_submission_that_cannot_be_read_is_named_and_the_others_are_graded(gra
     command = (sys.executable, "-m", "autograde", "grade", SLUG, "--course", str(copy), "--no-sandbox")
     said = run(*command, "--student", "[bs]*", cwd=root, code=1)
     assert "1 could not be read or run" in said
-    assert any(line.startswith("broken ") and "0.00" in line for line in said.splitlines())
+    assert any(line.startswith("broken ") and "0.00 of 19" in line for line in said.splitlines())
     assert any(line.startswith("solved ") and "14.00 of 19" in line for line in said.splitlines())
 
 
