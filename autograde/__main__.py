@@ -57,7 +57,7 @@ def grade(assignment, course, student, no_sandbox):
     if not no_sandbox:
         raise Refusal(
             "grading runs students' code as you, with your files in reach: this version has no confinement yet. "
-            "On a machine that holds nothing else, say so with --no-sandbox"
+            "On a machine that holds nothing else, say so with --no-sandbox (NO_SANDBOX=1 for make)"
         )
     click.secho("grade: no confinement: students' code runs as you, with your files in reach", fg="red", err=True)
     with refusing():
