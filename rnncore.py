@@ -18,8 +18,9 @@ from functools import wraps
 from inspect import signature
 from numbers import Integral, Real
 
+import numpy as np
 import torch
-from array_api_compat import array_namespace, device, is_numpy_array, is_torch_array
+from array_api_compat import array_namespace, device, is_torch_array
 
 # ======================================================================================================================
 # Checks. Each public function checks its arrays once, before it computes: a wrong shape is named and never answered by
@@ -43,6 +44,7 @@ def _takes(**shapes):
             _check({name: (bound.arguments[name], axes) for name, axes in shapes.items()})
             return function(*args, **kwargs)
 
+        checked.takes = shapes
         return checked
 
     return decorate
@@ -56,7 +58,8 @@ def _check(arrays):
         if array is None and axes.endswith("or None"):
             continue
         shape = "of any shape" if axes == "any" else f"({', '.join(letters)}{',' * (len(letters) == 1)})"
-        kind = "NumPy array" if is_numpy_array(array) else "PyTorch tensor" if is_torch_array(array) else None
+        # not NumPy's subclasses: the product of two matrices or masked arrays means something else
+        kind = "NumPy array" if type(array) is np.ndarray else "PyTorch tensor" if is_torch_array(array) else None
         if kind is None:
             raise TypeError(f"{name} is a {type(array).__name__}; expected a NumPy array or a PyTorch tensor {shape}")
         if str(array.dtype).removeprefix("torch.") not in ("float32", "float64"):

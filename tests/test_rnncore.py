@@ -340,3 +340,51 @@ def test_every_public_function_states_its_shapes():
     assert len(public) == 13
     for function in public:
         assert "(B" in inspect.getdoc(function), function.__name__
+
+
+FUNCTIONS = [f for f in vars(rnncore).values() if hasattr(f, "takes")]
+SIZES = {"B": 3, "T": 5, "D": 2, "H": 4}
+
+
+def shape_of(axes):
+    return tuple(int(axis[:-1] or 1) * SIZES[axis[-1]] for axis in axes.removesuffix(" or None").split())
+
+
+def right_arguments(function):
+    """Arguments that fit a function, of any numbers."""
+    rng = np.random.default_rng(0)
+    more = {"start": 1, "stop": 3} if function is rnncore.jacobian_product else {}
+    return {name: rng.normal(size=shape_of(axes)) for name, axes in function.takes.items()} | more
+
+
+def wrong_shapes(function, name):
+    """Shapes that do not fit: an axis more, one less, and a size that another argument contradicts."""
+    shape, letters = shape_of(function.takes[name]), function.takes[name].removesuffix(" or None").split()
+    yield (*shape, 1)
+    yield (1, *shape)
+    yield shape[1:]
+    for k, letter in enumerate(letters):
+        others = [axes.removesuffix(" or None").split() for other, axes in function.takes.items() if other != name]
+        own = sum(axis[-1] == letter[-1] for axis in letters)
+        if own > 1 or any(axis[-1] == letter[-1] for axes in others for axis in axes):
+            for size in (0, 1, shape[k] - 1, shape[k] + 1):  # 1 would broadcast
+                yield (*shape[:k], size, *shape[k + 1 :])
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+def test_no_wrong_input_is_answered_and_every_refusal_names_the_argument_or_its_contradiction(function):
+    right = right_arguments(function)
+    function(**right)
+    for name in function.takes:
+        array = right[name]
+        wrong = [None, "text", 1.0, array.tolist(), np.ones((4, 4)).view(np.matrix), np.ma.array(array), array.astype("O")]
+        wrong += [array.astype(kind) for kind in ("i8", "f2", "f4", "c16", "?")]
+        wrong += [torch.tensor(array), torch.tensor(array).to("meta")]
+        wrong += [np.ones(shape) for shape in wrong_shapes(function, name)]
+        for value in wrong:
+            if value is None and function.takes[name].endswith("or None"):
+                continue
+            with pytest.raises((TypeError, ValueError)) as caught:
+                function(**right | {name: value})
+            assert any(str(caught.value).startswith(f"{other} ") for other in function.takes), str(caught.value)
+            assert "expected" in str(caught.value)
