@@ -11,20 +11,35 @@ so the code multiplies by the transpose, x @ W.T.
 Every function raises TypeError for an argument of a wrong kind or dtype and ValueError for a wrong shape, device or
 option. The message names the argument, what came and what was expected.
 
+Part 2, PyTorch. RNNCell, GRUCell, LSTMCell, RNN, GRU and LSTM take and give what their namesakes in torch.nn do, and
+load their weights. Quantisation, TorchScript and the private list _flat_weights are left out.
+
 Part 3, looking inside. Functions for PyTorch's recurrent modules: gradients of every state, initialisation, sampling.
+
+How near two right answers are: in float64, 1e-12 for states and 1e-10 for gradients, relative to the largest entry; in
+float32, 1e-5 and 1e-4. That holds while the recurrence forgets: with a recurrent gain above about 1.5 a long sequence is
+chaotic, rounding grows exponentially, and equally right code disagrees in every digit. Compare on short sequences, or
+with weights that contract.
 """
 
+import warnings
 from functools import wraps
 from inspect import signature
 from numbers import Integral, Real
 
 import numpy as np
 import torch
-from array_api_compat import array_namespace, device, is_torch_array
+from array_api_compat import array_namespace
+from torch.nn.functional import dropout, linear
+from torch.nn.utils.rnn import PackedSequence
 
 # ======================================================================================================================
 # Checks. Each public function checks its arrays once, before it computes: a wrong shape is named and never answered by
 # broadcasting, and the time loops stay free of checks.
+
+
+_DTYPES = {torch.float32, torch.float64, np.dtype("float32"), np.dtype("float64")}
+_HALF = {torch.float16, torch.bfloat16}
 
 
 def _takes(**shapes):
@@ -50,27 +65,35 @@ def _takes(**shapes):
     return decorate
 
 
-def _check(arrays):
-    """Raise on the first of {name: (array, axes)} that fits neither its axes nor the arrays before it."""
-    sizes, source, first = {}, {}, None
+def _check(arrays, known=None, more_dtypes=frozenset(), mixed=False, like=None):
+    """Raise on the first of {name: (array, axes)} that fits neither its axes nor the arrays before it.
+
+    known gives sizes, {letter: (size, where it is from)}, and like what the first array is to be like, (name, kind,
+    array); more_dtypes are allowed besides float32 and float64, and several of them at once if mixed.
+    """
+    sizes = {letter: size for letter, (size, _) in known.items()} if known else {}
+    source = {letter: origin for letter, (_, origin) in known.items()} if known else {}
+    first = like
     for name, (array, axes) in arrays.items():
         letters = axes.removesuffix(" or None").split()
         if array is None and axes.endswith("or None"):
             continue
         shape = "of any shape" if axes == "any" else f"({', '.join(letters)}{',' * (len(letters) == 1)})"
         # not NumPy's subclasses: the product of two matrices or masked arrays means something else
-        kind = "NumPy array" if type(array) is np.ndarray else "PyTorch tensor" if is_torch_array(array) else None
+        is_tensor = isinstance(array, torch.Tensor)
+        kind = "PyTorch tensor" if is_tensor else "NumPy array" if type(array) is np.ndarray else None
         if kind is None:
-            raise TypeError(f"{name} is a {type(array).__name__}; expected a NumPy array or a PyTorch tensor {shape}")
-        if str(array.dtype).removeprefix("torch.") not in ("float32", "float64"):
+            expected = first[1] if first else "NumPy array or a PyTorch tensor"
+            raise TypeError(f"{name} is a {type(array).__name__}; expected a {expected} {shape}")
+        if array.dtype not in _DTYPES and array.dtype not in more_dtypes:
             raise TypeError(f"{name} has dtype {array.dtype}; expected float32 or float64: convert it first")
         first = first or (name, kind, array)
         if kind != first[1]:
-            raise TypeError(f"{name} is a {kind}; expected a {first[1]}, as {first[0]} is")
-        if array.dtype != first[2].dtype:
-            raise TypeError(f"{name} has dtype {array.dtype}; expected {first[2].dtype}, as {first[0]} has")
-        if device(array) != device(first[2]):
-            raise ValueError(f"{name} is on device {device(array)}; expected {device(first[2])}, as {first[0]} is")
+            raise TypeError(f"{name} is a {kind}; expected a {first[1]}, like {first[0]}")
+        if array.dtype != first[2].dtype and not mixed:
+            raise TypeError(f"{name} has dtype {array.dtype}; expected {first[2].dtype}, that of {first[0]}")
+        if array.device != first[2].device:
+            raise ValueError(f"{name} is on device {array.device}; expected {first[2].device}, that of {first[0]}")
         if axes == "any":
             continue
         if array.ndim != len(letters):
@@ -96,7 +119,7 @@ def _check_nonlinearity(nonlinearity):
 
 def _zeros(x, H):
     """Return the zero state for the batch of x, shape (B, H), of the same kind as x."""
-    return array_namespace(x).zeros((x.shape[0], H), dtype=x.dtype, device=device(x))
+    return array_namespace(x).zeros((x.shape[0], H), dtype=x.dtype, device=x.device)
 
 
 def _before(h0, hs):
@@ -135,7 +158,7 @@ def _sigmoid(a, xp):
 
 def _activate(a, nonlinearity, xp):
     """Return f(a)."""
-    return xp.tanh(a) if nonlinearity == "tanh" else xp.where(a > 0, a, xp.zeros_like(a))
+    return xp.tanh(a) if nonlinearity == "tanh" else xp.where(a <= 0, xp.zeros_like(a), a)  # nan stays nan
 
 
 def _slope(h, nonlinearity, xp):
@@ -248,7 +271,7 @@ def jacobian_product(hs, W_hh, start, stop):
     if not 0 <= start <= stop <= hs.shape[1]:
         raise ValueError(f"start = {start}, stop = {stop}; expected 0 <= start <= stop <= T = {hs.shape[1]}")
     xp, (B, _, H) = array_namespace(hs), hs.shape
-    product = xp.zeros((B, H, H), dtype=hs.dtype, device=device(hs)) + xp.eye(H, dtype=hs.dtype, device=device(hs))
+    product = xp.zeros((B, H, H), dtype=hs.dtype, device=hs.device) + xp.eye(H, dtype=hs.dtype, device=hs.device)
     for t in range(start, stop):
         product = rnn_jacobian(hs[:, t], W_hh) @ product  # hs[:, t] is h_{t+1}
     return product
@@ -503,6 +526,576 @@ def clip_by_global_norm(grads, max_norm):
     one = xp.ones_like(norm)
     scale = xp.where(norm > max_norm, max_norm / xp.where(norm > 0, norm, one), one)
     return [g * scale for g in grads], norm
+
+
+# ======================================================================================================================
+# Part 2, PyTorch: stand-ins for torch.nn's recurrent layers and cells, which run one step after the other as written
+# here, or all steps in NumPy where that is faster (the last section of this part). The networks differ in one step:
+
+
+class _ElmanStep:
+    _gates, _states = 1, 1
+
+    def _step(self, from_x, state, W_hh, b_hh, W_hr=None):
+        """Return (h_t,) from the input's part of the sums, (B, H), and (h_{t-1},)."""
+        return (_activate(from_x + linear(state[0], W_hh, b_hh), self.nonlinearity, torch),)
+
+    def _in_numpy(self, *arrays):
+        return _rnn_in_numpy(self.nonlinearity, *arrays)
+
+    def _back_in_numpy(self, *arrays):
+        return _rnn_back_in_numpy(self.nonlinearity, *arrays)
+
+
+class _GRUStep:
+    _gates, _states = 3, 1
+
+    def _step(self, from_x, state, W_hh, b_hh, W_hr=None):
+        """Return (h_t,) from the input's part of the sums, (B, 3H), and (h_{t-1},)."""
+        _, z, n, _ = _gru_gates(from_x, linear(state[0], W_hh, b_hh), torch)
+        return ((1 - z) * n + z * state[0],)
+
+    def _in_numpy(self, *arrays):
+        return _gru_in_numpy(*arrays)
+
+    def _back_in_numpy(self, *arrays):
+        return _gru_back_in_numpy(*arrays)
+
+
+class _LSTMStep:
+    _gates, _states = 4, 2
+
+    def _step(self, from_x, state, W_hh, b_hh, W_hr=None):
+        """Return (h_t, c_t) from the input's part of the sums, (B, 4H), and (h_{t-1}, c_{t-1})."""
+        i, f, g, o = _lstm_gates(from_x + linear(state[0], W_hh, b_hh), torch)
+        c = f * state[1] + i * g
+        h = o * torch.tanh(c)
+        return (h if W_hr is None else linear(h, W_hr)), c
+
+    def _in_numpy(self, *arrays):
+        return _lstm_in_numpy(*arrays)
+
+    def _back_in_numpy(self, *arrays):
+        return _lstm_back_in_numpy(*arrays)
+
+
+def _check_options(options):
+    """Raise on the first option of a constructor that is not what torch.nn's documentation asks for."""
+    for name, value in options.items():
+        if name in ("bias", "batch_first", "bidirectional"):
+            if not isinstance(value, bool):
+                raise TypeError(f"{name} is {value!r}; expected True or False")
+        elif name == "nonlinearity":
+            _check_nonlinearity(value)
+        elif name == "dropout":
+            if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value <= 1:
+                raise ValueError(f"dropout is {value!r}; expected a probability, a number from 0 to 1")
+        else:
+            least, limit = (0, options["hidden_size"]) if name == "proj_size" else (1, float("inf"))
+            expected = f"a whole number of at least {least}" + (f" and below hidden_size, {limit}" if not least else "")
+            if isinstance(value, bool) or not isinstance(value, Integral):
+                raise TypeError(f"{name} is {value!r}; expected {expected}")
+            if not least <= value < limit:
+                raise ValueError(f"{name} is {value!r}; expected {expected}")
+
+
+class _Weights(torch.nn.Module):
+    """What layers and cells share. Weights are looked up by name at every call: whoever replaces one is heeded."""
+
+    def _make(self, options, shapes, device, dtype):
+        """Keep the options as attributes and draw weights of these shapes; a shape of None makes a name without one."""
+        self.__dict__.update(options)
+        for name, shape in shapes.items():
+            self.register_parameter(name, shape and torch.nn.Parameter(torch.empty(shape, device=device, dtype=dtype)))
+        self.reset_parameters()
+
+    def reset_parameters(self):
+        """Draw all weights and biases from U(−1/√H, 1/√H), in torch.nn's order: one seed gives the same weights."""
+        limit = 1 / self.hidden_size**0.5
+        for weight in self.parameters():
+            torch.nn.init.uniform_(weight, -limit, limit)
+
+    def extra_repr(self):
+        """Return the sizes and the options that were chosen otherwise than by default, as torch.nn shows them."""
+        shown = [f"{name}={getattr(self, name)}" for name, usual in self._usual if getattr(self, name, usual) != usual]
+        return ", ".join([f"{self.input_size}, {self.hidden_size}", *shown])
+
+    def _checked_states(self, hx, axes, W_xh, known=None, **inputs):
+        """Return the initial state as a tuple, or None, after checking it and the input against the weights."""
+        if self._states == 1:
+            hx = None if hx is None else (hx,)
+        elif hx is not None and not (isinstance(hx, tuple | list) and len(hx) == 2):
+            came = f"{len(hx)} items" if isinstance(hx, tuple | list) else f"a {type(hx).__name__}"
+            raise TypeError(f"hx is {came}; expected a pair, the initial state and the initial cell: (h0, c0)")
+        states = dict(zip(["hx"] if self._states == 1 else ["hx[0]", "hx[1]"], hx or (), strict=False))
+        projected = {"hx[0]": axes.replace("H", "P")} if getattr(self, "proj_size", 0) else {}
+        arrays = {name: (state, projected.get(name, axes)) for name, state in states.items()}
+        known = {"D": (self.input_size, "input_size"), "H": (self.hidden_size, "hidden_size"), **(known or {})}
+        mixed = torch._C._is_any_autocast_enabled()
+        _check({**inputs, **arrays}, known, _HALF, mixed, like=("the weights", "PyTorch tensor", W_xh))
+        return hx
+
+
+class _Cell(_Weights):
+    """One step, with weights named as in torch.nn's cells."""
+
+    _usual = (("bias", True), ("nonlinearity", "tanh"))
+
+    def __init__(self, input_size, hidden_size, bias, device, dtype, **options):
+        options = {"input_size": input_size, "hidden_size": hidden_size, "bias": bias, **options}
+        _check_options(options)
+        super().__init__()
+        K, biases = self._gates * hidden_size, ("bias_ih", "bias_hh")
+        shapes = {"weight_ih": (K, input_size), "weight_hh": (K, hidden_size)}
+        self._make(options, shapes | dict.fromkeys(biases, (K,) if bias else None), device, dtype)
+
+    def forward(self, input, hx=None):
+        batch = "" if getattr(input, "ndim", 2) == 1 else "B "
+        states = self._checked_states(hx, f"{batch}H", self.weight_ih, input=(input, f"{batch}D"))
+        if states is None:
+            states = (input.new_zeros((*input.shape[:-1], self.hidden_size)),) * self._states
+        from_x = linear(input, self.weight_ih, self.bias_ih)
+        states = self._step(from_x, states, self.weight_hh, self.bias_hh)
+        return states if self._states == 2 else states[0]
+
+
+class _Layer(_Weights):
+    """One layer or several, in one direction or two, over whole sequences."""
+
+    _usual = (("proj_size", 0), ("num_layers", 1), ("bias", True), ("batch_first", False), ("dropout", 0),
+              ("bidirectional", False))  # fmt: skip
+
+    def __init__(self, input_size, hidden_size, bias, device, dtype, num_layers, bidirectional, proj_size=0, **options):
+        options |= {"input_size": input_size, "hidden_size": hidden_size, "bias": bias, "num_layers": num_layers}
+        options |= {"bidirectional": bidirectional, "proj_size": proj_size}
+        _check_options(options)
+        if options["dropout"] > 0 and num_layers == 1:
+            warnings.warn("dropout stands between layers: with num_layers=1 it does nothing", stacklevel=3)
+        super().__init__()
+        K, P, shapes = self._gates * hidden_size, proj_size or hidden_size, {}
+        for k in range(num_layers):
+            D = P * (1 + bidirectional) if k else input_size
+            of_one = {"weight_ih": (K, D), "weight_hh": (K, P)} | ({"bias_ih": (K,), "bias_hh": (K,)} if bias else {})
+            of_one |= {"weight_hr": (P, hidden_size)} if proj_size else {}
+            for end in ("", "_reverse")[: 1 + bidirectional]:
+                shapes |= {f"{name}_l{k}{end}": shape for name, shape in of_one.items()}
+        self._make(options, shapes, device, dtype)
+
+    @property
+    def all_weights(self):
+        """The weights and biases as lists, one for each layer and direction, as in torch.nn."""
+        biases, projection = ["bias_ih", "bias_hh"] * self.bias, ["weight_hr"] * bool(self.proj_size)
+        names = ["weight_ih", "weight_hh", *biases, *projection]
+        return [[getattr(self, name + end) for name in names] for end in self._endings()]
+
+    def _endings(self):
+        """Return the endings of the weights' names, one for each layer and direction, in the order of the states."""
+        return [f"_l{k}{end}" for k in range(self.num_layers) for end in ("", "_reverse")[: 1 + self.bidirectional]]
+
+    def flatten_parameters(self):
+        """Do nothing: for torch.nn this gathers the weights in one piece of memory, for cuDNN."""
+
+    def forward(self, input, hx=None):
+        packed = isinstance(input, PackedSequence)
+        single = not packed and getattr(input, "ndim", 3) == 2  # one sequence, without a batch axis
+        known = {"L": (self.num_layers * (1 + self.bidirectional), "num_layers and bidirectional")}
+        known["P"] = (self.proj_size, "proj_size")
+        if packed:
+            known["B"] = (int(input.batch_sizes[0]), "input.batch_sizes")
+            inputs = {"input.data": (input.data, "N D")}
+        else:
+            inputs = {"input": (input, "T D" if single else "B T D" if self.batch_first else "T B D")}
+        states = self._checked_states(hx, "L H" if single else "L B H", self.weight_ih_l0, known, **inputs)
+
+        if packed:
+            order, back = input.sorted_indices, input.unsorted_indices
+            if states and order is not None:
+                states = [s.index_select(1, order) for s in states]
+            rows, states = self._run(input.data, states, input.batch_sizes.tolist())
+            output = PackedSequence(rows, input.batch_sizes, order, back)
+            if back is not None:
+                states = [s.index_select(1, back) for s in states]
+        else:
+            x = input.unsqueeze(1) if single else input.transpose(0, 1) if self.batch_first else input  # (T, B, D)
+            if states and single:
+                states = [s.unsqueeze(1) for s in states]
+            T, B, D = x.shape
+            rows, states = self._run(x.reshape(T * B, D), states, [B] * T)
+            output = rows.view(T, B, rows.shape[1])
+            output = output.squeeze(1) if single else output.transpose(0, 1) if self.batch_first else output
+            if single:
+                states = [s.squeeze(1) for s in states]
+        return output, (tuple(states) if self._states == 2 else states[0])
+
+    def _run(self, rows, states, sizes):
+        """Run all layers; return the last one's states (N, H) and all final states, a list of (L, B, H).
+
+        rows (N, D) holds the inputs of step 1, then those of step 2, ..., as a PackedSequence does: sizes[t] of them
+        belong to step t + 1, and sequences that end earlier stand last.
+        """
+        endings, final, layer = self._endings(), [], []
+        widths = (self.proj_size or self.hidden_size, self.hidden_size)[: self._states]
+        for end in endings:
+            k = len(final)
+            state = [s[k] for s in states] if states else [rows.new_zeros(sizes[0], width) for width in widths]
+            weights = [getattr(self, name + end, None) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+            if self.proj_size:
+                weights.append(getattr(self, f"weight_hr{end}"))
+            plain = sizes[0] == sizes[-1] and not self.proj_size and _numpy_takes(rows, *state, *weights)
+            run = self._run_numpy if plain else self._run_torch
+            hs, last = run(rows, state, sizes, weights, reverse=end.endswith("_reverse"))  # (N, H), each (B, H)
+            layer.append(hs)
+            final.append(last)
+            if len(layer) == 1 + self.bidirectional:
+                rows, layer = torch.cat(layer, -1) if self.bidirectional else hs, []
+                if len(final) < len(endings):
+                    rows = dropout(rows, self.dropout, self.training)
+        return rows, [torch.stack(s) for s in zip(*final, strict=True)]
+
+    def _run_torch(self, rows, state, sizes, weights, reverse):
+        """Run one direction of one layer, one step after the other, in PyTorch."""
+        W_xh, W_hh, b_xh, *rest = weights
+        from_x = linear(rows, W_xh, b_xh).split(sizes)  # T arrays, each (B_t, K)
+        now = [s[: sizes[-1] if reverse else sizes[0]] for s in state]
+        hs, ended = {}, []
+        for t in range(len(sizes))[:: -1 if reverse else 1]:
+            if len(now[0]) > sizes[t]:  # forwards: the sequences that stand last are over
+                ended.append([s[sizes[t] :] for s in now])
+                now = [s[: sizes[t]] for s in now]
+            elif len(now[0]) < sizes[t]:  # backwards: they begin
+                now = [torch.cat([s, s0[len(s) : sizes[t]]]) for s, s0 in zip(now, state, strict=True)]
+            now = self._step(from_x[t], now, W_hh, *rest)
+            hs[t] = now[0]
+        final = [torch.cat(s) for s in zip(now, *reversed(ended), strict=True)] if ended else now
+        return torch.cat([hs[t] for t in range(len(sizes))]), final
+
+    def _run_numpy(self, rows, state, sizes, weights, reverse):
+        """The same in NumPy, for sequences of one length."""
+        W_xh, W_hh, b_xh, b_hh = weights
+        if b_xh is None:
+            b_xh = b_hh = W_hh.new_zeros(len(W_hh))
+        x = rows.view(len(sizes), sizes[0], rows.shape[1])  # (T, B, D)
+        inputs = (x.flip(0) if reverse else x, *state, W_xh, W_hh, b_xh, b_hh)
+        if torch.is_grad_enabled() and any(t.requires_grad for t in inputs):
+            hs, *cell = _InNumPy.apply(self, *inputs)
+        else:
+            outputs, _ = _quietly(self._in_numpy, False, inputs)
+            hs, *cell = (torch.from_numpy(np.ascontiguousarray(a)) for a in outputs)
+        return (hs.flip(0) if reverse else hs).view(len(rows), self.hidden_size), [hs[-1], *cell]
+
+
+class RNNCell(_ElmanStep, _Cell):
+    """One step of a plain recurrent network, h' = f(W_ih x + b_ih + W_hh h + b_hh): torch.nn.RNNCell's stand-in.
+
+    Call it with input (B, D), or (D,), and hx (B, H), or (H,); left out, hx is zero. It returns h', shaped like hx.
+    The weights are weight_ih (H, D), weight_hh (H, H), bias_ih (H,) and bias_hh (H,), the biases only with bias=True.
+    nonlinearity is "tanh" or "relu". Source: Elman 1990.
+    """
+
+    def __init__(self, input_size, hidden_size, bias=True, nonlinearity="tanh", device=None, dtype=None):
+        super().__init__(input_size, hidden_size, bias, device, dtype, nonlinearity=nonlinearity)
+
+
+class GRUCell(_GRUStep, _Cell):
+    """One step of a gated recurrent unit, as `gru_step` has it: torch.nn.GRUCell's stand-in.
+
+    Call it with input (B, D), or (D,), and hx (B, H), or (H,); left out, hx is zero. It returns h', shaped like hx.
+    The weights are those of `RNNCell` with 3H rows, the gates r, z, n. Source: Cho et al. 2014 and torch.nn.GRU.
+    """
+
+    def __init__(self, input_size, hidden_size, bias=True, device=None, dtype=None):
+        super().__init__(input_size, hidden_size, bias, device, dtype)
+
+
+class LSTMCell(_LSTMStep, _Cell):
+    """One step of a long short-term memory, as `lstm_step` has it: torch.nn.LSTMCell's stand-in.
+
+    Call it with input (B, D), or (D,), and hx, a pair (h, c), each (B, H), or (H,); left out, both are zero. It returns
+    the pair (h', c'). The weights are those of `RNNCell` with 4H rows, the gates i, f, g, o; the two biases act only by
+    their sum. Source: Gers, Schmidhuber and Cummins 2000.
+    """
+
+    def __init__(self, input_size, hidden_size, bias=True, device=None, dtype=None):
+        super().__init__(input_size, hidden_size, bias, device, dtype)
+
+
+class RNN(_ElmanStep, _Layer):
+    """A plain recurrent network over whole sequences: torch.nn.RNN's stand-in.
+
+    Options: num_layers stacked, each fed the states of the one below (after dropout, while training); bidirectional
+    adds to every layer a second network that reads the sequence backwards, and both states are concatenated.
+
+    Call it with input (T, B, D), or (B, T, D) with batch_first=True, or (T, D), or a PackedSequence; and hx, the states
+    before the first step, (L, B, H), or (L, H) for input (T, D); left out, hx is zero. L counts layers times
+    directions: layer 0 forwards, layer 0 backwards, layer 1 ... It returns the last layer's states, in the form of the
+    input and H (or 2H) wide, and the states after the last step (the first, for the backwards direction), like hx.
+
+    The weights of layer k are weight_ih_lk (H, D), weight_hh_lk (H, H), bias_ih_lk (H,) and bias_hh_lk (H,), with
+    "_reverse" added for the second direction; each class loads the other's state_dict. On a CPU, in float32 and
+    float64, forward and backward run in NumPy, whose threads are set by the environment (OMP_NUM_THREADS) and not by
+    torch.set_num_threads. Whoever only wants speed on a GPU loads the weights into torch.nn, which calls cuDNN.
+    Source: Elman 1990.
+    """
+
+    def __init__(self, input_size, hidden_size, num_layers=1, nonlinearity="tanh", bias=True, batch_first=False,
+                 dropout=0.0, bidirectional=False, device=None, dtype=None):  # fmt: skip
+        super().__init__(input_size, hidden_size, bias, device, dtype, num_layers, bidirectional,
+                         nonlinearity=nonlinearity, batch_first=batch_first, dropout=dropout)  # fmt: skip
+        self.mode = f"RNN_{nonlinearity.upper()}"
+
+
+class GRU(_GRUStep, _Layer):
+    """A gated recurrent unit over whole sequences: torch.nn.GRU's stand-in.
+
+    Options, inputs, outputs and names as in `RNN`; the weights have 3H rows, the gates r, z, n of `gru_step`.
+    """
+
+    mode = "GRU"
+
+    def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
+                 bidirectional=False, device=None, dtype=None):  # fmt: skip
+        super().__init__(input_size, hidden_size, bias, device, dtype, num_layers, bidirectional,
+                         batch_first=batch_first, dropout=dropout)  # fmt: skip
+
+
+class LSTM(_LSTMStep, _Layer):
+    """A long short-term memory over whole sequences: torch.nn.LSTM's stand-in.
+
+    Options, inputs, outputs and names as in `RNN`, but hx and the final state are pairs (h, c); the weights have 4H
+    rows, the gates i, f, g, o of `lstm_step`. With proj_size = P > 0 the state is h_t = W_hr (o_t ⊙ tanh(c_t)), P wide,
+    with a further weight weight_hr_lk (P, H). Source of the projection: Sak, Senior and Beaufays 2014.
+    """
+
+    mode = "LSTM"
+
+    def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
+                 bidirectional=False, proj_size=0, device=None, dtype=None):  # fmt: skip
+        super().__init__(input_size, hidden_size, bias, device, dtype, num_layers, bidirectional, proj_size,
+                         batch_first=batch_first, dropout=dropout)  # fmt: skip
+
+
+# The same in NumPy, for a CPU, where a small network's time goes into calls and memory more than into arithmetic:
+# results are written into arrays that lie there already, the batch is the last axis, so that every gate is one piece of
+# memory, and z_t = [x_t; 1; h_{t-1}] makes one product of a step's sums, W z = W_xh x + b + W_hh h, and one of all its
+# weights' gradients. What needs no later step is done for a block of steps at once, no larger than a processor's cache.
+
+
+def _numpy_takes(*tensors):
+    """Whether these are plain tensors on the CPU of one dtype, and PyTorch is not tracing, casting or transforming."""
+    plain, dtype = (torch.Tensor, torch.nn.Parameter), tensors[0].dtype
+    return (
+        dtype in _DTYPES
+        and all(t is None or (type(t) in plain and t.is_cpu and t.dtype is dtype) for t in tensors)
+        and not torch.compiler.is_compiling()
+        and not torch.jit.is_tracing()
+        and not torch.is_autocast_enabled("cpu")
+        and torch.autograd.forward_ad._current_level < 0
+        and not torch._C._are_functorch_transforms_active()
+        and not torch._C._len_torch_dispatch_stack()
+    )
+
+
+def _quietly(function, option, tensors):
+    """Call it on NumPy's views of the tensors, silent on overflow as PyTorch is: one sees it in the result."""
+    with np.errstate(all="ignore"):
+        return function(option, *(t.numpy(force=True) for t in tensors))
+
+
+class _InNumPy(torch.autograd.Function):
+    """One direction of one layer in NumPy, on views of the tensors' memory: x (T, B, D) to hs (T, B, H), and c_T."""
+
+    @staticmethod
+    def forward(ctx, layer, *inputs):
+        outputs, kept = _quietly(layer._in_numpy, True, inputs)
+        ctx.layer, ctx.inputs = layer, len(inputs)
+        ctx.save_for_backward(*inputs, *map(torch.from_numpy, kept))
+        return tuple(torch.from_numpy(a.copy()) for a in outputs)  # who gets it may write into it
+
+    @staticmethod
+    def backward(ctx, *grads):
+        inputs, kept = ctx.saved_tensors[: ctx.inputs], ctx.saved_tensors[ctx.inputs :]
+        if torch.is_grad_enabled():  # create_graph=True: these gradients are to be differentiated in turn
+            return None, *_InNumPy._again(ctx.layer, inputs, grads, ctx.needs_input_grad[1:])
+        found = _quietly(ctx.layer._back_in_numpy, ctx.needs_input_grad[1], (*grads, *inputs, *kept))
+        return None, *(None if a is None else torch.from_numpy(a) for a in found)
+
+    @staticmethod
+    def _again(layer, inputs, grads, needed):
+        """Return the gradients by PyTorch's own differentiation of the steps written in PyTorch."""
+        x, *state, W_xh, W_hh, b_xh, b_hh = inputs = [t.view_as(t) for t in inputs]  # views: paths end here
+        hs, last = layer._run_torch(x.flatten(0, 1), state, [x.shape[1]] * len(x), (W_xh, W_hh, b_xh, b_hh), False)
+        outputs = (hs.unflatten(0, x.shape[:2]), *last[1:])
+        asked = [t for t, need in zip(inputs, needed, strict=True) if need]
+        found = iter(torch.autograd.grad(outputs, asked, grads, create_graph=True))
+        return [next(found) if need else None for need in needed]
+
+
+def _rnn_in_numpy(nonlinearity, keep, x, h0, W_xh, W_hh, b_xh, b_hh):
+    """Return (hs,), shape (T, B, H), and what the backward needs."""
+    z, W = _augmented(x, h0, W_xh, b_xh + b_hh, W_hh)
+    hs = z[1:, -len(W) :]  # (T, H, B)
+    for z_t, h in zip(z, hs, strict=False):  # (K, B), (H, B)
+        np.matmul(W, z_t, out=h)
+        np.tanh(h, out=h) if nonlinearity == "tanh" else np.maximum(h, 0, out=h)
+    return (hs.swapaxes(1, 2),), (z,)
+
+
+def _rnn_back_in_numpy(nonlinearity, needs_dx, dhs, x, h0, W_xh, W_hh, b_xh, b_hh, z):
+    """Return dL/d of x, h0 and the weights, from dhs (T, B, H)."""
+    D, H = x.shape[2], len(W_hh)
+    W_hh_T, dW, dx = W_hh.T.copy(), np.zeros((H, z.shape[1]), x.dtype), np.empty_like(x) if needs_dx else None
+    dh = np.zeros_like(z[0, D + 1 :])  # (H, B)
+    for steps in _blocks(z[1:, D + 1 :]):
+        hs = z[1:, D + 1 :][steps]
+        das = 1 - hs * hs if nonlinearity == "tanh" else (hs > 0).astype(x.dtype)  # times dL/dh_t it is dL/da_t
+        for dh_t, da in _backwards(_columns(dhs[steps]), das):
+            dh += dh_t
+            np.multiply(da, dh, out=da)
+            np.matmul(W_hh_T, da, out=dh)
+        _add_gradients(dW, dx, das, das, z, W_xh, steps)
+    db = dW[:, D]
+    return dx, dh.T, dW[:, :D], dW[:, D + 1 :], db, db.copy()
+
+
+def _gru_in_numpy(keep, x, h0, W_xh, W_hh, b_xh, b_hh):
+    """Return (hs,), shape (T, B, H), and what the backward needs."""
+    (T, B, D), H = x.shape, W_hh.shape[1]
+    z, W = _augmented(x, h0, W_xh, b_xh + b_hh, W_hh)
+    W_rz = W[: 2 * H] / 2  # σ(a) = (1 + tanh(a/2)) / 2
+    W_hn = np.concatenate([b_hh[:, None], W_hh], 1)[2 * H :]  # times [1; h]
+    n_from_x = np.concatenate([W_xh, b_xh[:, None]], 1)[2 * H :] @ z[:-1, : D + 1]  # (T, H, B)
+    gates = _per_step(T, (4 * H, B), x, keep)  # n, r, z and W_hn h + b_hn
+    steps = zip(z, z[:, D + 1 :], z[1:, D + 1 :], gates, n_from_x, strict=False)
+    for z_t, h, h_next, a, from_x in steps:  # (K, B), (H, B), (H, B), (4H, B), (H, B)
+        n, rz, h_n = a[:H], a[H : 3 * H], a[3 * H :]
+        np.matmul(W_rz, z_t, out=rz)
+        np.tanh(rz, out=rz)
+        rz += 1
+        rz *= 0.5
+        np.matmul(W_hn, z_t[D:], out=h_n)
+        np.multiply(rz[:H], h_n, out=n)
+        n += from_x
+        np.tanh(n, out=n)
+        np.subtract(h, n, out=h_next)
+        np.multiply(h_next, rz[H:], out=h_next)
+        np.add(h_next, n, out=h_next)  # n + z ⊙ (h − n)
+    return (z[1:, D + 1 :].swapaxes(1, 2),), (z, gates)
+
+
+def _gru_back_in_numpy(needs_dx, dhs, x, h0, W_xh, W_hh, b_xh, b_hh, z, gates):
+    """Return dL/d of x, h0 and the weights, from dhs (T, B, H)."""
+    D, H = x.shape[2], W_hh.shape[1]
+    W_hh_T, dW, dx = W_hh.T.copy(), np.zeros((4 * H, z.shape[1]), x.dtype), np.empty_like(x) if needs_dx else None
+    W_nrz = np.roll(W_xh, H, 0)
+    dh, kept = np.zeros_like(z[0, D + 1 :]), np.empty_like(z[0, D + 1 :])  # (H, B)
+    for steps in _blocks(gates):
+        n, r, u, h_n = np.split(gates[steps], 4, axis=1)  # each (t, H, B); u is the update gate
+        das = np.empty_like(gates[steps])
+        da_n, da_r, da_u, da_h_n = np.split(das, 4, axis=1)  # at first what dL/dh_t is to be multiplied by
+        da_n[...] = (1 - u) * (1 - n * n)
+        da_h_n[...] = da_n * r
+        da_r[...] = da_h_n * h_n * (1 - r)
+        da_u[...] = (z[steps, D + 1 :] - n) * u * (1 - u)
+        for dh_t, u_t, da in _backwards(_columns(dhs[steps]), u, das):
+            dh += dh_t
+            by_gate = da.reshape(4, *dh.shape)
+            by_gate *= dh
+            np.multiply(dh, u_t, out=kept)
+            np.matmul(W_hh_T, da[H:], out=dh)
+            dh += kept
+        _add_gradients(dW, dx, das, das[:, : 3 * H], z, W_nrz, steps)
+    dW_xh, dW_hh = np.roll(dW[: 3 * H], -H, 0), dW[H:]
+    return dx, dh.T, dW_xh[:, :D], dW_hh[:, D + 1 :], dW_xh[:, D], dW_hh[:, D]
+
+
+def _lstm_in_numpy(keep, x, h0, c0, W_xh, W_hh, b_xh, b_hh):
+    """Return (hs, c_T), shapes (T, B, H) and (B, H), and what the backward needs."""
+    (T, B, D), H = x.shape, W_hh.shape[1]
+    z, W = _augmented(x, h0, W_xh, b_xh + b_hh, W_hh)
+    scale = np.repeat(np.array([0.5, 0.5, 1, 0.5], x.dtype), H)[:, None]  # σ(a) = ½ tanh(a/2) + ½, of i, f and o
+    W *= scale
+    scale = scale.repeat(B, 1)  # (4H, B): faster than to broadcast
+    shift = 1 - scale
+    gates, cs = _per_step(T, (4 * H, B), x, keep), _per_step(T + 1, (H, B), x, keep)
+    cs[0][...] = c0.T
+    tanh_cs, i_g = _per_step(T, (H, B), x, keep), np.empty((H, B), x.dtype)
+    steps = zip(z, z[1:, D + 1 :], gates, cs, cs[1:], tanh_cs, strict=False)
+    for z_t, h_next, a, c, c_next, tanh_c in steps:  # (K, B), (H, B), (4H, B), (H, B) ...
+        np.matmul(W, z_t, out=a)
+        np.tanh(a, out=a)
+        np.multiply(a, scale, out=a)
+        np.add(a, shift, out=a)
+        i, f, g, o = a.reshape(4, H, B)
+        np.multiply(f, c, out=c_next)
+        np.add(c_next, np.multiply(i, g, out=i_g), out=c_next)
+        np.tanh(c_next, out=tanh_c)
+        np.multiply(o, tanh_c, out=h_next)
+    return (z[1:, D + 1 :].swapaxes(1, 2), cs[-1].T), (z, gates, cs, tanh_cs)
+
+
+def _lstm_back_in_numpy(needs_dx, dhs, dc_T, x, h0, c0, W_xh, W_hh, b_xh, b_hh, z, gates, cs, tanh_cs):
+    """Return dL/d of x, h0, c0 and the weights, from dhs (T, B, H) and dc_T (B, H)."""
+    D, H = x.shape[2], W_hh.shape[1]
+    W_hh_T, dW, dx = W_hh.T.copy(), np.zeros((4 * H, z.shape[1]), x.dtype), np.empty_like(x) if needs_dx else None
+    dh, dc, part = np.zeros_like(cs[0]), dc_T.T.copy(), np.empty_like(cs[0])  # (H, B)
+    for steps in _blocks(gates):
+        i, f, g, o = np.split(gates[steps], 4, axis=1)  # each (t, H, B)
+        das = np.empty_like(gates[steps])
+        da_i, da_f, da_g, da_o = np.split(das, 4, axis=1)  # at first what dL/dc_t, for o dL/dh_t, is multiplied by
+        da_i[...] = g * i * (1 - i)
+        da_f[...] = cs[steps] * f * (1 - f)
+        da_g[...] = i * (1 - g * g)
+        da_o[...] = tanh_cs[steps] * o * (1 - o)
+        through_c = o * (1 - tanh_cs[steps] ** 2)  # ∂h_t/∂c_t
+        for dh_t, dc_by_dh, f_t, da in _backwards(_columns(dhs[steps]), through_c, f, das):
+            dh += dh_t
+            dc += np.multiply(dh, dc_by_dh, out=part)
+            by_gate = da.reshape(4, *dh.shape)
+            by_gate[:3] *= dc
+            by_gate[3] *= dh
+            np.matmul(W_hh_T, da, out=dh)
+            dc *= f_t
+        _add_gradients(dW, dx, das, das, z, W_xh, steps)
+    db = dW[:, D]
+    return dx, dh.T, dc.T, dW[:, :D], dW[:, D + 1 :], db, db.copy()
+
+
+def _augmented(x, h0, W_xh, b, W_hh):
+    """Return z (T + 1, K, B) with z_t = [x_t; 1; h_{t-1}], so far only h_0, and W = [W_xh b W_hh], (…, K)."""
+    T, B, D = x.shape
+    W = np.concatenate([W_xh, b[:, None], W_hh], 1)
+    z = np.empty((T + 1, W.shape[1], B), x.dtype)
+    z[:-1, :D], z[:, D], z[0, D + 1 :] = x.swapaxes(1, 2), 1, h0.T
+    return z, W
+
+
+def _per_step(T, shape, x, keep):
+    """Return an array for each step, or T times the same one if nobody will look back."""
+    return np.empty((T, *shape), x.dtype) if keep else [np.empty(shape, x.dtype)] * T
+
+
+def _blocks(a):
+    """Return slices of steps, the last first, each about half a megabyte of a (T, K, B)."""
+    length = max(1, 500_000 // max(1, a[0].nbytes))
+    return [slice(max(0, stop - length), stop) for stop in range(len(a), 0, -length)]
+
+
+def _backwards(*arrays):
+    """Return the arrays' steps, the last first."""
+    return zip(*(a[::-1] for a in arrays), strict=True)
+
+
+def _columns(a):
+    """Return (t, B, H) with the batch last, (t, H, B), in that order in memory."""
+    return np.ascontiguousarray(a.swapaxes(1, 2))
+
+
+def _add_gradients(dW, dx, das, das_x, z, W_xh, steps):
+    """Add the steps' part of da zᵀ, summed over steps and batch, to dW, and fill in their part of dx, if wanted."""
+    rows, columns = (a.swapaxes(0, 1).reshape(a.shape[1], -1) for a in (das, z[steps]))  # (…, t B), (K, t B)
+    dW += rows @ columns.T
+    if dx is not None:
+        np.matmul(das_x.swapaxes(1, 2), W_xh, out=dx[steps])
 
 
 # ======================================================================================================================

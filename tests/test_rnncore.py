@@ -286,7 +286,7 @@ WRONG = {
     "bias too short": ({"b_h": np.ones(1)}, ValueError, "b_h has shape (1,); expected (H,) with H = 4"),
     "one row of state for the batch": ({"h0": np.ones((1, 4))}, ValueError, "h0 has shape (1, 4)"),
     "a time axis missing": ({"x": np.ones((3, 2))}, ValueError, "x has 2 axes, shape (3, 2); expected 3"),
-    "a list": ({"b_h": [0.0] * 4}, TypeError, "b_h is a list; expected a NumPy array or a PyTorch tensor (H,)"),
+    "a list": ({"b_h": [0.0] * 4}, TypeError, "b_h is a list; expected a NumPy array (H,)"),
     "None for a weight": ({"b_h": None}, TypeError, "b_h is a NoneType"),
     "integers": ({"x": np.ones((3, 5, 2), int)}, TypeError, "x has dtype int64; expected float32 or float64"),
     "half precision": ({"x": np.ones((3, 5, 2), "f2")}, TypeError, "x has dtype float16; expected float32"),

@@ -1,0 +1,594 @@
+"""The layers and cells stand in for torch.nn's: same calls, same numbers, same gradients, same weights."""
+
+import copy
+import inspect
+import io
+import itertools
+import pickle
+import re
+import warnings
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.utils.prune
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pack_sequence
+
+import rnncore
+
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+T, B, D, H = 5, 3, 4, 6
+LAYERS = [("RNN", {}), ("RNN", {"nonlinearity": "relu"}), ("GRU", {}), ("LSTM", {}), ("LSTM", {"proj_size": 2})]
+LAYER_IDS = ["RNN", "RNN-relu", "GRU", "LSTM", "LSTM-projected"]
+CELLS = [("RNNCell", {}), ("RNNCell", {"nonlinearity": "relu"}), ("GRUCell", {}), ("LSTMCell", {})]
+CELL_IDS = ["RNNCell", "RNNCell-relu", "GRUCell", "LSTMCell"]
+
+every_layer = pytest.mark.parametrize(("kind", "options"), LAYERS, ids=LAYER_IDS)
+every_cell = pytest.mark.parametrize(("kind", "options"), CELLS, ids=CELL_IDS)
+on_every_device = pytest.mark.parametrize("device", DEVICES)
+
+
+def pair(kind, *sizes, seed=0, **options):
+    """Return our module and torch's, float64 unless told, made from the same seed."""
+    options = {"dtype": torch.float64} | options
+    made = []
+    for library in (rnncore, torch.nn):
+        torch.manual_seed(seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # both warn of dropout with one layer
+            made.append(getattr(library, kind)(*(sizes or (D, H)), **options))
+    return made
+
+
+def normal(*shape, seed=1, **options):
+    drawn = torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return drawn.to(**options) if options else drawn
+
+
+def to(device, state):
+    return tuple(s.to(device) for s in state) if isinstance(state, tuple) else state.to(device)
+
+
+def flat(result):
+    """Return the tensors of what a module returned, in order."""
+    if isinstance(result, PackedSequence):
+        assert result.batch_sizes.device.type == "cpu"
+        return [result.data, *(t for t in result[1:] if t is not None)]
+    return [result] if isinstance(result, torch.Tensor) else [t for part in result for t in flat(part)]
+
+
+def leaf(value):
+    """Return a copy of an argument, its tensors leaves that want a gradient, and these leaves."""
+    if value is None:
+        return None, []
+    if isinstance(value, tuple) and not isinstance(value, PackedSequence):
+        parts = [leaf(part) for part in value]
+        return tuple(part for part, _ in parts), [t for _, leaves in parts for t in leaves]
+    data = (value.data if isinstance(value, PackedSequence) else value).detach().clone().requires_grad_()
+    return (PackedSequence(data, *value[1:]) if isinstance(value, PackedSequence) else data), [data]
+
+
+def run(module, input, hx=None, seed=7):
+    """Return outputs and the gradients of a weighted sum of them for input, hx and every weight."""
+    torch.manual_seed(seed)  # dropout's draws
+    (input, leaves), (hx, more) = leaf(input), leaf(hx)
+    outputs = flat(module(input) if hx is None else module(input=input, hx=hx))
+    floats = [t for t in outputs if t.is_floating_point()]
+    loss = sum((t * normal(*t.shape, seed=11 + k).to(t)).sum() for k, t in enumerate(floats))
+    wanted = [*leaves, *more, *module.parameters()]
+    return outputs, torch.autograd.grad(loss, wanted, allow_unused=True)
+
+
+def assert_same(ours, theirs, outputs=1e-12, gradients=1e-10):
+    for found, expected in zip(ours[0], theirs[0], strict=True):
+        assert found.shape == expected.shape
+        torch.testing.assert_close(found, expected, rtol=outputs, atol=outputs)
+    for found, expected in zip(ours[1], theirs[1], strict=True):
+        torch.testing.assert_close(found, expected, rtol=gradients, atol=gradients)
+
+
+def states_for(module, *batch, seed=2):
+    """Return an initial state for a layer or cell of ours; batch is (B,) or ()."""
+    sizes = [getattr(module, "proj_size", 0) or module.hidden_size, module.hidden_size][: module._states]
+    leading = (module.num_layers * (1 + module.bidirectional),) if hasattr(module, "num_layers") else ()
+    states = tuple(normal(*leading, *batch, size, seed=seed + k) for k, size in enumerate(sizes))
+    return states if module._states == 2 else states[0]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+@every_layer
+@pytest.mark.parametrize("form", ["T B D", "B T D", "T D", "no sequence", "sorted", "unsorted", "equal lengths"])
+@pytest.mark.parametrize("start", ["zero", "given"])
+@on_every_device
+def test_a_layer_returns_what_its_namesake_returns_for_every_form_of_input(kind, options, form, start, device):
+    lengths = {"sorted": [5, 3, 1], "unsorted": [2, 5, 3], "equal lengths": [5, 5, 5]}
+    for layers, bidirectional in itertools.product((1, 2), (False, True)):
+        shape = {"num_layers": layers, "bidirectional": bidirectional, "batch_first": form == "B T D"}
+        ours, theirs = pair(kind, **options, **shape, device=device)
+        input = normal(*{"B T D": (B, T, D), "T D": (T, D), "no sequence": (T, 0, D)}.get(form, (T, B, D)))
+        input = input.to(device)
+        if form in lengths:
+            input = pack_padded_sequence(input, lengths[form], enforce_sorted=form != "unsorted")
+        batch = {"T D": (), "no sequence": (0,)}.get(form, (B,))
+        hx = None
+        if start == "given":
+            hx = to(device, states_for(ours, *batch))
+        assert_same(run(ours, input, hx), run(theirs, input, hx))
+
+
+@every_layer
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("sizes", [(1, 1), (3, 2), (2, 9)])
+def test_a_layer_equals_its_namesake_at_every_size(kind, options, bias, sizes):
+    options = options if "proj_size" not in options or sizes[1] > 2 else {}
+    for steps, batch in itertools.product((1, 2, 30), (1, 2, 7)):
+        ours, theirs = pair(kind, *sizes, bias=bias, **options)
+        assert_same(run(ours, normal(steps, batch, sizes[0])), run(theirs, normal(steps, batch, sizes[0])))
+
+
+@every_layer
+def test_float32_is_as_near_to_float64_as_torchs_own(kind, options):
+    """Errors relative to the largest entry; a sum in another order may be some roundings (6e-8) better or worse."""
+    ours, theirs = pair(kind, 16, 32, num_layers=2, **options)
+    x = normal(40, 8, 16)
+    exact = run(theirs, x)
+    found, compared = run(ours.float(), x.float()), run(theirs.float(), x.float())
+    for a, b, c in zip(*(flat(r) for r in (found, compared, exact)), strict=True):
+        assert a.dtype == torch.float32
+        scale = c.detach().abs().max()
+        assert (a - c).abs().max() / scale <= 2 * (b - c).abs().max() / scale + 1e-6
+
+
+@every_layer
+@pytest.mark.parametrize("packed", [True, False])
+def test_dropout_draws_what_torch_draws(kind, options, packed):
+    ours, theirs = pair(kind, num_layers=3, dropout=0.5, bidirectional=True, **options)
+    input = pack_padded_sequence(normal(T, B, D), [2, 5, 3], enforce_sorted=False) if packed else normal(T, B, D)
+    assert_same(run(ours, input), run(theirs, input))
+    with pytest.raises(AssertionError):
+        assert_same(run(ours, input), run(ours, input, seed=8))  # it does something
+    assert_same(run(ours.eval(), input), run(theirs.eval(), input))
+    assert_same(run(ours, input), run(ours, input, seed=8))
+
+
+@every_cell
+@pytest.mark.parametrize("batch", [(), (1,), (B,), (0,)])
+@pytest.mark.parametrize("bias", [True, False])
+@on_every_device
+def test_a_cell_returns_what_its_namesake_returns(kind, options, batch, bias, device):
+    ours, theirs = pair(kind, bias=bias, device=device, **options)
+    for hx in (None, to(device, states_for(ours, *batch))):
+        assert_same(run(ours, normal(*batch, D).to(device), hx), run(theirs, normal(*batch, D).to(device), hx))
+
+
+@pytest.mark.parametrize(("kind", "options"), [*LAYERS, *CELLS], ids=[*LAYER_IDS, *CELL_IDS])
+def test_constructors_take_the_documented_options_by_position_and_keyword(kind, options):
+    mine, library = getattr(rnncore, kind), getattr(torch.nn, kind)
+    documented = {
+        "RNN": "input_size hidden_size num_layers nonlinearity bias batch_first dropout bidirectional device dtype",
+        "GRU": "input_size hidden_size num_layers bias batch_first dropout bidirectional device dtype",
+        "LSTM": "input_size hidden_size num_layers bias batch_first dropout bidirectional proj_size device dtype",
+        "RNNCell": "input_size hidden_size bias nonlinearity device dtype",
+        "GRUCell": "input_size hidden_size bias device dtype",
+        "LSTMCell": "input_size hidden_size bias device dtype",
+    }[kind].split()
+    parameters = list(inspect.signature(mine).parameters)
+    assert parameters == documented
+    values = {"input_size": D, "hidden_size": H, "num_layers": 2, "nonlinearity": "relu", "bias": False}
+    values |= {"batch_first": True, "dropout": 0.25, "bidirectional": True, "proj_size": 3, "device": "cpu"}
+    values |= {"dtype": torch.float64}
+    chosen = {name: values[name] for name in documented}
+    positions = list(chosen.values())[: documented.index("device")]
+    for args, kwargs in ((positions, {"dtype": torch.float64}), ((), chosen)):
+        ours, theirs = mine(*args, **kwargs), library(*args, **kwargs)
+        assert repr(ours) == repr(theirs)
+        shapes = [[(name, p.shape, p.dtype) for name, p in m.named_parameters()] for m in (ours, theirs)]
+        assert shapes[0] == shapes[1]
+        shared = {"device", "dtype"}
+        assert all(getattr(ours, n) == getattr(theirs, n) == chosen[n] for n in documented if n not in shared)
+    assert mine(*positions, "cpu", torch.float64).weight_ih.dtype == torch.float64 if "Cell" in kind else True
+
+
+@pytest.mark.parametrize(("kind", "options"), [*LAYERS, *CELLS], ids=[*LAYER_IDS, *CELL_IDS])
+def test_the_same_seed_draws_the_same_weights_and_each_loads_the_others_state(kind, options):
+    more = {} if "Cell" in kind else {"num_layers": 2, "bidirectional": True}
+    ours, theirs = pair(kind, **options, **more)
+    assert list(ours.state_dict()) == list(theirs.state_dict())
+    for found, expected in zip(ours.parameters(), theirs.parameters(), strict=True):
+        assert torch.equal(found, expected)
+    torch.manual_seed(5)
+    ours.reset_parameters()
+    torch.manual_seed(5)
+    theirs.reset_parameters()
+    assert all(torch.equal(a, b) for a, b in zip(ours.parameters(), theirs.parameters(), strict=True))
+    other, _ = pair(kind, **options, **more, seed=3)
+    other.load_state_dict(theirs.state_dict())
+    assert all(torch.equal(a, b) for a, b in zip(other.parameters(), theirs.parameters(), strict=True))
+    _, other = pair(kind, **options, **more, seed=3)
+    other.load_state_dict(ours.state_dict())
+    assert all(torch.equal(a, b) for a, b in zip(other.parameters(), ours.parameters(), strict=True))
+
+
+@every_layer
+def test_all_weights_flatten_parameters_and_mode_are_there(kind, options):
+    ours, theirs = pair(kind, num_layers=2, bidirectional=True, **options)
+    assert [[w.shape for w in ws] for ws in ours.all_weights] == [[w.shape for w in ws] for ws in theirs.all_weights]
+    assert ours.all_weights[3][0] is ours.weight_ih_l1_reverse
+    before = [w.clone() for w in ours.parameters()]
+    assert ours.flatten_parameters() is None
+    assert all(torch.equal(a, b) for a, b in zip(before, ours.parameters(), strict=True))
+    assert ours.mode == theirs.mode
+
+
+# The hand-written backward and its company: derivatives of every order, transforms, other dtypes.
+
+
+@every_layer
+@pytest.mark.parametrize("bias", [True, False])
+def test_gradients_of_first_and_second_order_pass_torchs_checks(kind, options, bias):
+    ours, _ = pair(kind, 2, 3, bias=bias, **options)
+    weights, (names, values) = dict(ours.named_parameters()), zip(*ours.named_parameters(), strict=True)
+    assert weights
+    x, hx = leaf(normal(4, 2, 2))[0], leaf(states_for(ours, 2))[0]
+
+    def function(x, *rest):
+        states = rest[0] if ours._states == 1 else rest[:2]
+        return tuple(
+            flat(torch.func.functional_call(ours, dict(zip(names, rest[ours._states :], strict=True)), (x, states)))
+        )
+
+    states = [hx] if ours._states == 1 else list(hx)
+    arguments = (x, *states, *values)
+    assert torch.autograd.gradcheck(function, arguments)
+    assert torch.autograd.gradgradcheck(function, arguments)
+
+
+@every_layer
+def test_gradients_of_gradients_equal_torchs_even_when_inputs_depend_on_each_other(kind, options):
+    found = []
+    for module in pair(kind, **options):
+        x = leaf(normal(T, B, D))[0]
+        W = {"weight_ih_l0": module.weight_ih_l0 * x.mean(), "weight_hh_l0": module.weight_hh_l0 * x.std()}
+        output = flat(torch.func.functional_call(module, W, (x,)))[0]
+        (first,) = torch.autograd.grad((output**2).sum(), x, create_graph=True)
+        second = torch.autograd.grad((first**2).sum(), [x, *module.parameters()])
+        found.append((([first]), second))
+    assert_same(*found)
+
+
+@every_layer
+def test_forward_mode_vmap_and_jacrev_agree_with_torchs_or_with_reverse_mode(kind, options):
+    ours, theirs = pair(kind, **options)
+    x, tangent = normal(T, B, D), normal(T, B, D, seed=3)
+    _, along = torch.func.jvp(lambda x: ours(x)[0], (x,), (tangent,))
+    whole = torch.autograd.functional.jacobian(lambda x: theirs(x)[0], x)
+    expected = (whole.flatten(-3) @ tangent.flatten()).detach()
+    torch.testing.assert_close(along, expected, rtol=1e-10, atol=1e-10)
+    with torch.autograd.forward_ad.dual_level():
+        output = ours(torch.autograd.forward_ad.make_dual(x, tangent))[0]
+        along = torch.autograd.forward_ad.unpack_dual(output).tangent
+    torch.testing.assert_close(along, expected, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(torch.func.jacrev(lambda x: ours(x)[0])(x), whole, rtol=1e-10, atol=1e-10)
+    many = torch.func.vmap(lambda x: ours(x)[0])(torch.stack([x, 2 * x]))
+    torch.testing.assert_close(many, torch.stack([ours(x)[0], ours(2 * x)[0]]), rtol=1e-12, atol=1e-12)
+
+
+@every_layer
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_runs_and_is_near(kind, options, dtype):
+    ours, theirs = pair(kind, num_layers=2, **options)
+    expected = flat(theirs(normal(T, B, D)))
+    for found, exact in zip(flat(ours.to(dtype)(normal(T, B, D).to(dtype))), expected, strict=True):
+        assert found.dtype == dtype
+        torch.testing.assert_close(found.double(), exact, rtol=0.1, atol=0.05)
+
+
+@every_layer
+def test_autocast_gives_what_torch_gives(kind, options):
+    ours, theirs = pair(kind, num_layers=2, dtype=torch.float32, **options)
+    with torch.autocast("cpu", torch.bfloat16):
+        results = [flat(m(normal(T, B, D).float())) for m in (ours, theirs)]
+    for found, expected in zip(*results, strict=True):
+        torch.testing.assert_close(found.double(), expected.double(), rtol=0.05, atol=0.05)
+
+
+@pytest.mark.parametrize(("kind", "options"), [*LAYERS, *CELLS], ids=[*LAYER_IDS, *CELL_IDS])
+def test_meta_tensors_give_shapes_without_memory(kind, options):
+    ours, theirs = pair(kind, **options, device="meta")
+    x = torch.empty(*((T,) if "Cell" not in kind else ()), B, D, device="meta", dtype=torch.float64)
+    assert [t.shape for t in flat(ours(x))] == [t.shape for t in flat(theirs(x))]
+    assert all(t.device.type == "meta" for t in flat(ours(x)))
+
+
+@pytest.mark.parametrize(("kind", "options"), LAYERS[:-1], ids=LAYER_IDS[:-1])  # a projection has no second text
+def test_both_ways_through_a_layer_give_the_same_numbers(kind, options):
+    """NumPy's and PyTorch's: the first is a second text, so it is held to the one that can be read."""
+    ours, _ = pair(kind, num_layers=2, bidirectional=True, **options)
+    hx, x = states_for(ours, B), normal(T, B, D)
+    fast, taken = run(ours, x, hx), ours._run_numpy
+    ours._run_numpy = ours._run_torch
+    slow = run(ours, x, hx)
+    assert taken is not ours._run_torch
+    assert_same(fast, slow, 1e-14, 1e-12)
+
+
+def test_numpy_is_taken_when_it_can_be_and_only_then(monkeypatch):
+    taken = []
+    for name in ("_run_numpy", "_run_torch"):
+        original = getattr(rnncore.GRU, name)
+        monkeypatch.setattr(rnncore.GRU, name, lambda *a, o=original, n=name, **k: (taken.append(n[5:]), o(*a, **k))[1])
+
+    def way(layer, x):
+        taken.clear()
+        layer(x)
+        return set(taken)
+
+    layer = rnncore.GRU(D, H)
+    x = normal(T, B, D).float()
+    assert way(layer, x) == way(layer.double(), x.double()) == {"numpy"}
+    assert way(layer, pack_sequence([x[:, 0].double(), x[:, 1].double()])) == {"numpy"}
+    assert way(layer, pack_sequence([x[:, 0].double(), x[:2, 1].double()])) == {"torch"}
+    assert way(layer.to("meta"), x.double().to("meta")) == {"torch"}
+    assert way(rnncore.GRU(D, H, dtype=torch.bfloat16), x.bfloat16()) == {"torch"}
+    with torch.autocast("cpu"):
+        assert way(rnncore.GRU(D, H), x) == {"torch"}
+
+
+@every_layer
+def test_a_call_leaves_its_arguments_and_does_not_care_how_they_lie_in_memory(kind, options):
+    ours, _ = pair(kind, **options)
+    x, hx = normal(T, B, D), states_for(ours, B)
+    strange = torch.empty(B, D, 2 * T, dtype=torch.float64)[:, :, ::2].permute(2, 0, 1).copy_(x)
+    assert not strange.is_contiguous()
+    copies = [t.clone() for t in (strange, *flat(hx), *ours.parameters())]
+    assert_same(run(ours, strange, hx), run(ours, x, hx), 1e-15, 1e-13)
+    assert_same(run(ours, x.flip(0), hx), run(ours, x.flip(0).contiguous(), hx), 1e-15, 1e-13)
+    for now, before in zip((strange, *flat(hx), *ours.parameters()), copies, strict=True):
+        assert torch.equal(now, before)
+
+
+@every_layer
+def test_the_output_may_be_viewed_and_changed_in_place_as_torchs_may(kind, options):
+    gradients = []
+    for module in pair(kind, **options):
+        output, state = module(normal(T, B, D))
+        kept = [t.clone() for t in flat(state)]
+        assert output.view(-1).shape == (output.numel(),)
+        output *= 2
+        output.relu_()
+        assert all(torch.equal(a, b) for a, b in zip(flat(state), kept, strict=True))
+        output.sum().backward()
+        gradients.append([p.grad for p in module.parameters()])
+    assert_same(([], gradients[0]), ([], gradients[1]))
+
+
+@every_layer
+def test_gradients_of_two_weights_never_share_memory(kind, options):
+    ours, _ = pair(kind, num_layers=2, **options)
+    ours(normal(T, B, D))[0].sum().backward()
+    places = [p.grad.data_ptr() for p in ours.parameters()]
+    assert len(set(places)) == len(places)
+
+
+@every_layer
+def test_a_graph_is_walked_once_unless_kept_and_changed_inputs_are_noticed(kind, options):
+    ours, _ = pair(kind, **options)
+    x = normal(T, B, D).requires_grad_()
+    loss = ours(x)[0].sum()
+    loss.backward(retain_graph=True)
+    once = x.grad.clone()
+    loss.backward()
+    torch.testing.assert_close(x.grad, 2 * once)
+    with pytest.raises(RuntimeError, match="second time"):
+        loss.backward()
+    loss = ours(x)[0].sum()
+    with torch.no_grad():
+        ours.weight_hh_l0 *= 2
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+@every_layer
+def test_frozen_weights_and_inputs_without_gradient_are_left_alone(kind, options):
+    found = []
+    for module in pair(kind, num_layers=2, **options):
+        module.requires_grad_(False)
+        module.weight_hh_l1.requires_grad_()
+        module(normal(T, B, D))[0].sum().backward()
+        assert all(p.grad is None for name, p in module.named_parameters() if name != "weight_hh_l1")
+        found.append(([], [module.weight_hh_l1.grad]))
+    assert_same(*found)
+    with torch.no_grad():
+        assert not pair(kind, **options)[0](normal(T, B, D))[0].requires_grad
+    with torch.inference_mode():
+        pair(kind, **options)[0](normal(T, B, D))
+
+
+@pytest.mark.parametrize(("kind", "options"), [*LAYERS, *CELLS], ids=[*LAYER_IDS, *CELL_IDS])
+def test_copies_pickles_and_conversions_work_as_for_any_module(kind, options):
+    ours, _ = pair(kind, **options)
+    x = normal(*((T,) if "Cell" not in kind else ()), B, D)
+    expected = flat(ours(x))
+    saved = io.BytesIO()
+    torch.save(ours, saved)
+    saved.seek(0)
+    for other in (copy.deepcopy(ours), pickle.loads(pickle.dumps(ours)), torch.load(saved, weights_only=False)):
+        assert all(torch.equal(a, b) for a, b in zip(flat(other(x)), expected, strict=True))
+        assert all(a is not b for a, b in zip(other.parameters(), ours.parameters(), strict=True))
+    assert all(t.dtype == torch.float32 for t in flat(ours.to(torch.float32)(x.float())))
+
+
+def test_weights_are_read_by_name_at_each_call():
+    ours, theirs = pair("LSTM")
+    torch.nn.utils.parametrizations.weight_norm(ours, "weight_hh_l0")
+    torch.testing.assert_close(ours(normal(T, B, D))[0], theirs(normal(T, B, D))[0], rtol=1e-12, atol=1e-12)
+    with torch.no_grad():
+        ours.parametrizations.weight_hh_l0.original0 *= 2
+        theirs.weight_hh_l0 *= 2
+    torch.testing.assert_close(ours(normal(T, B, D))[0], theirs(normal(T, B, D))[0], rtol=1e-12, atol=1e-12)
+    ours(normal(T, B, D))[0].sum().backward()
+    assert ours.parametrizations.weight_hh_l0.original1.grad is not None
+
+    orthogonal = torch.nn.utils.parametrizations.orthogonal(rnncore.RNN(D, H), "weight_hh_l0")
+    orthogonal(normal(T, B, D).float())[0].sum().backward()
+    W = orthogonal.weight_hh_l0
+    torch.testing.assert_close(W @ W.T, torch.eye(H))
+    pruned = torch.nn.utils.prune.l1_unstructured(rnncore.GRU(D, H), "weight_ih_l0", amount=0.5)
+    pruned(normal(T, B, D).float())[0].sum().backward()
+    assert (pruned.weight_ih_l0_orig.grad != 0).float().mean() <= 0.5
+
+
+@every_layer
+def test_compiled_and_traced_layers_give_the_same_numbers(kind, options):
+    ours, _ = pair(kind, **options)
+    x = normal(T, B, D)
+    compiled = torch.compile(ours, backend="aot_eager", fullgraph=True)
+    assert_same(run(compiled, x), run(ours, x), 1e-13, 1e-12)
+    exported = torch.export.export(ours, (x,)).module()
+    torch.testing.assert_close(exported(2 * x)[0], ours(2 * x)[0], rtol=1e-12, atol=1e-12)
+
+
+def test_weights_of_another_dtype_are_refused_not_converted():
+    ours, _ = pair("RNN")
+    ours.weight_hh_l0 = torch.nn.Parameter(ours.weight_hh_l0.float())
+    with pytest.raises(RuntimeError, match="dtype"):
+        ours(normal(T, B, D))
+
+
+def test_an_overflow_is_silent_and_seen_in_the_result_and_nan_stays_nan():
+    ours, theirs = pair("RNN", nonlinearity="relu")
+    with torch.no_grad():
+        for module in (ours, theirs):
+            module.weight_hh_l0.fill_(1e200)
+    x = normal(T, B, D)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found, expected = ours(x)[0], theirs(x)[0]
+    assert not torch.isfinite(expected).all()
+    torch.testing.assert_close(found, expected, equal_nan=True)
+    for function in (rnncore.rnn_forward, rnncore.rnn_step):
+        x, h = (torch.zeros(1, 1, 1), torch.zeros(1, 1)) if function is rnncore.rnn_forward else torch.zeros(2, 1, 1)
+        one = torch.ones(1, 1)
+        assert torch.isnan(function(x * np.nan, h, one, one, one[0], "relu")).all()
+
+
+# Wrong input: named, never answered.
+
+
+def test_wrong_options_are_named():
+    for kind, *_ in (*LAYERS, *CELLS):
+        for name, bad in [("input_size", 0), ("input_size", 2.0), ("hidden_size", -1), ("hidden_size", "4"),
+                          ("hidden_size", True), ("bias", 1)]:  # fmt: skip
+            with pytest.raises((TypeError, ValueError), match=f"{name} is .*expected"):
+                getattr(rnncore, kind)(**({"input_size": D, "hidden_size": H} | {name: bad}))
+    for kind in ("RNN", "GRU", "LSTM"):
+        for name, bad in [("num_layers", 0), ("num_layers", 1.5), ("dropout", 1.5), ("dropout", True),
+                          ("dropout", "0.5"), ("batch_first", "yes"), ("bidirectional", 2)]:  # fmt: skip
+            with pytest.raises((TypeError, ValueError), match=f"{name} is .*expected"):
+                getattr(rnncore, kind)(D, H, **{name: bad})
+    for bad in (-1, H, H + 1, 1.0):
+        with pytest.raises((TypeError, ValueError), match=r"proj_size is .*expected"):
+            rnncore.LSTM(D, H, proj_size=bad)
+    for kind in ("RNN", "RNNCell"):
+        with pytest.raises(ValueError, match="nonlinearity is 'sigmoid'; expected 'tanh' or 'relu'"):
+            getattr(rnncore, kind)(D, H, nonlinearity="sigmoid")
+    with pytest.warns(UserWarning, match="dropout"):
+        rnncore.GRU(D, H, dropout=0.5)
+
+
+x64 = torch.zeros(T, B, D, dtype=torch.float64)
+WRONG_INPUTS = {
+    "a list": ([[0.0] * D], TypeError, "input is a list; expected a PyTorch tensor"),
+    "NumPy": (np.zeros((T, B, D)), TypeError, "input is a NumPy array; expected a PyTorch tensor"),
+    "four axes": (x64[None], ValueError, "input has 4 axes.*expected 3"),
+    "one axis": (x64[0, 0], ValueError, "input has 1 axes.*expected 3"),
+    "features": (x64[..., :2], ValueError, r"input has shape \(5, 3, 2\); expected .*D = 4 from input_size"),
+    "float32": (x64.float(), TypeError, "input has dtype torch.float32; expected torch.float64, that of the weights"),
+    "integers": (x64.long(), TypeError, "input has dtype torch.int64; expected float32 or"),
+    "complex": (x64 * 1j, TypeError, "input has dtype torch.complex128; expected float32 or"),
+    "device": (x64.to("meta"), ValueError, "input is on device meta; expected cpu"),
+    "no step": (x64[:0], ValueError, "input has no time step"),
+    "nothing": (None, TypeError, "input is a NoneType"),
+}
+
+
+@every_layer
+@pytest.mark.parametrize("wrong", WRONG_INPUTS)
+def test_a_wrong_input_is_named(kind, options, wrong):
+    input, error, message = WRONG_INPUTS[wrong]
+    with pytest.raises(error, match=message):
+        pair(kind, **options)[0](input)
+
+
+@every_layer
+@pytest.mark.parametrize("packed", [True, False])
+def test_a_wrong_initial_state_is_named(kind, options, packed):
+    ours, _ = pair(kind, num_layers=2, bidirectional=True, **options)
+    x = pack_padded_sequence(x64, [2, 5, 3], enforce_sorted=False) if packed else x64
+    right = states_for(ours, B)
+    name = "hx" if ours._states == 1 else r"hx\[1\]"
+    for change, error in [(lambda s: s[:2], ValueError), (lambda s: s[:, :2], ValueError),
+                          (lambda s: s[..., :1], ValueError), (lambda s: s[0], ValueError),
+                          (lambda s: s.float(), TypeError), (lambda s: s.tolist(), TypeError),
+                          (lambda s: s.to("meta"), ValueError), (lambda s: s.numpy(), TypeError)]:  # fmt: skip
+        wrong = change(right) if ours._states == 1 else (right[0], change(right[1]))
+        with pytest.raises(error, match=f"{name} (is|has) .*; expected"):
+            ours(x, wrong)
+    if ours._states == 2:
+        for wrong in (right[0], (right[0],), 5, [*right, right[0]]):
+            with pytest.raises(TypeError, match=r"hx is .*expected a pair"):
+                ours(x, wrong)
+    else:
+        with pytest.raises(TypeError, match="hx is a tuple"):
+            ours(x, (right, right))
+
+
+@every_cell
+def test_a_cells_wrong_arguments_are_named(kind, options):
+    ours, _ = pair(kind, **options)
+    x, right = x64[0], states_for(ours, B)
+    for wrong, error in [(x64, ValueError), (x[:, :2], ValueError), (x.float(), TypeError), (x.numpy(), TypeError),
+                         (x.to("meta"), ValueError), ([1.0], TypeError), (x.sum(), ValueError)]:  # fmt: skip
+        with pytest.raises(error, match=r"input (is|has) .*; expected"):
+            ours(wrong)
+    name = "hx" if ours._states == 1 else r"hx\[0\]"
+    for change, error in [(lambda s: s[:2], ValueError), (lambda s: s[..., :1], ValueError),
+                          (lambda s: s[0], ValueError), (lambda s: s.float(), TypeError),
+                          (lambda s: s.tolist(), TypeError)]:  # fmt: skip
+        wrong = change(right) if ours._states == 1 else (change(right[0]), right[1])
+        with pytest.raises(error, match=f"{name} (is|has) .*; expected"):
+            ours(x, wrong)
+
+
+sizes = st.lists(st.sampled_from([0, 1, 2, 3, D, H]), min_size=0, max_size=4)
+tensors = st.builds(
+    lambda shape, dtype, seed: normal(*shape, seed=seed).to(dtype),
+    sizes,
+    st.sampled_from([torch.float64, torch.float64, torch.float64, torch.float32, torch.int64]),
+    st.integers(0, 3),
+)
+states = st.one_of(st.none(), tensors, st.tuples(tensors, tensors), st.just([]), st.just("h0"))
+
+
+@given(st.sampled_from([*LAYERS, *CELLS]), tensors, states, st.booleans())
+@settings(max_examples=1500, deadline=None)
+def test_any_call_gives_torchs_answer_or_a_named_error(which, input, hx, transposed):
+    kind, options = which
+    ours, theirs = pair(kind, **options, **({} if "Cell" in kind else {"batch_first": transposed}))
+    try:
+        expected = flat(theirs(input, hx))
+    except Exception:
+        expected = None
+    try:
+        found = flat(ours(input, hx))
+    except (TypeError, ValueError) as error:
+        stricter = isinstance(hx, torch.Tensor) and "expected a pair" in str(error)  # torch unpacks a tensor (2, …)
+        assert expected is None or stricter, f"torch answers, rnncore says: {error}"
+        assert re.match(r"(input|hx)(\[[01]\])? (is|has) .*; expected", str(error))
+    else:
+        assert expected is not None, "rnncore answers what torch refuses"
+        assert_same((found, []), (expected, []))
