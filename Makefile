@@ -16,7 +16,7 @@ unexport PYTHONHOME PYTHONPATH
 export OMP_NUM_THREADS := 1
 
 .NOTPARALLEL:
-.PHONY: all setup chapters book sample test release grade lab serve pictures clean help
+.PHONY: all setup chapters book sample test release grade lab serve bench pictures clean help
 
 all: book $(if $(filter full,$(EDITION)),sample)  ## everything: environment, notebooks, book, a graded sample course
 	@echo
@@ -65,6 +65,10 @@ lab: setup  ## JupyterLab here, or in COURSE=folder; OPTIONS='--no-browser' and 
 serve: book  ## the book on http://127.0.0.1:8000, or PORT=8001
 	@echo '== serve: the book, on this machine only; Ctrl+C ends it'
 	@$(RUN) python -m http.server --bind 127.0.0.1 --directory _build/html $(PORT) || { echo 'Is port $(PORT) taken? Choose another: make serve PORT=8001' >&2; exit 1; }
+
+bench: setup  ## how fast rnncore is beside torch.nn on this machine, in about five minutes; rewrites the book's figures of it
+	@echo '== bench: rnncore beside torch.nn; leave the machine alone meanwhile'
+	@$(RUN) python benchmarks/cpu.py
 
 pictures: book  ## the README's pictures, taken of the book
 	@$(RUN) python tests/pictures.py

@@ -13,14 +13,22 @@ import statistics
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
+
+import torch
+from matplotlib.figure import Figure
+
+import rnncore
+import rnnplot
+from publish.figures import inline
 
 HERE = Path(__file__).resolve().parent
 SHAPES = [(1, 100, 10, 20), (32, 15, 10, 20), (32, 100, 64, 128), (64, 200, 128, 256), (16, 1000, 32, 64)]
 NETWORKS = ["RNN", "GRU", "LSTM"]
 DTYPES = ["float32", "float64"]
 WORK = {"forward": "forward", "both": "forward and backward"}
-SECONDS = 1.5  # at least this long, and at least 9 times, for each pair
+SECONDS = 1.5  # at least this long, and at least 10 times, for each pair
 
 
 def main(arguments):
@@ -65,10 +73,6 @@ def in_process(threads, seconds):
 
 def measured(seconds):
     """Yield a row for each network, dtype and shape, with this process's number of threads."""
-    import torch  # noqa: PLC0415, only the worker needs it
-
-    import rnncore  # noqa: PLC0415
-
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     for network in NETWORKS:
         for dtype in DTYPES:
@@ -81,15 +85,13 @@ def measured(seconds):
                 agree(ours, theirs, x, dhs)
                 row = {"network": network, "dtype": dtype, "shape": (B, T, D, H)}
                 for work, run in (("forward", forward), ("both", both)):
-                    a, b = alternately(lambda r=run: r(ours, x, dhs), lambda r=run: r(theirs, x, dhs), seconds)
+                    a, b = medians(run, [(ours, x, dhs), (theirs, x, dhs)], seconds)
                     row[work] = {"rnncore": a, "torch.nn": b, "ratio": a / b}
                 yield row
 
 
 def forward(layer, x, dhs):
     """Run the layer without keeping a graph."""
-    import torch  # noqa: PLC0415
-
     with torch.no_grad():
         layer(x)
 
@@ -102,8 +104,6 @@ def both(layer, x, dhs):
 
 def agree(ours, theirs, x, dhs):
     """Stop unless both layers give the same states and gradients."""
-    import torch  # noqa: PLC0415
-
     near = {"rtol": 1e-9, "atol": 1e-9} if x.dtype == torch.float64 else {"rtol": 1e-3, "atol": 1e-4}
     torch.testing.assert_close(ours(x)[0], theirs(x)[0], **near)
     both(ours, x, dhs)
@@ -113,22 +113,20 @@ def agree(ours, theirs, x, dhs):
         torch.testing.assert_close(a.grad / scale, b.grad / scale, **near)
 
 
-def alternately(a, b, seconds):
-    """Return the median times of two functions, in seconds, that are run in turn."""
-    times = [], []
+def medians(run, arguments, seconds):
+    """Return the median time of run(*a) for each a of arguments, in seconds; they are run in turn."""
+    times = [[] for _ in arguments]
     end = time.perf_counter() + seconds
-    while len(times[0]) < 9 or time.perf_counter() < end:
-        for function, taken in zip((a, b), times, strict=True):
+    while len(times[0]) < 10 or time.perf_counter() < end:
+        for some, taken in zip(arguments, times, strict=True):
             start = time.perf_counter()
-            function()
+            run(*some)
             taken.append(time.perf_counter() - start)
     return [statistics.median(taken[1:]) for taken in times]  # the first call warms up
 
 
 def machine():
     """Return what the figures depend on."""
-    from importlib.metadata import version  # noqa: PLC0415
-
     cpu = Path("/proc/cpuinfo")
     names = [row.partition(":")[2].strip() for row in cpu.read_text().splitlines() if row.startswith("model name")]
     return {
@@ -176,6 +174,8 @@ def table(record):
         f"Measured on {about['processor']} ({plural(about['cores'], 'core')}; {about['system']}; "
         f"PyTorch {about['torch']}, NumPy {about['numpy']}).",
         "",
+        "<!-- table -->",
+        "",
         header,
         "|---|---|---|" + "--:|--:|" * len(counts),
     ]
@@ -206,17 +206,10 @@ def plural(count, word="thread"):
 
 def draw(record, path):
     """Draw the ratios of one thread, and write them as an element of a page."""
-    import matplotlib as mpl  # noqa: PLC0415
-
-    mpl.use("svg")
-    import matplotlib.pyplot as plt  # noqa: PLC0415
-
-    import rnnplot  # noqa: PLC0415
-    from publish.figures import inline  # noqa: PLC0415
-
     rnnplot.use_style()
     rows = [row for row in record["rows"] if row["threads"] == record["rows"][0]["threads"]]
-    fig, axes = plt.subplots(1, 3, figsize=(7.2, 3.4), sharey=True, sharex=True)
+    fig = Figure(figsize=(7.2, 3.6))
+    axes = fig.subplots(1, 3, sharey=True, sharex=True)
     looks = {("float32", "forward"): ("o", "none"), ("float32", "both"): ("o", None)}
     looks |= {("float64", "forward"): ("s", "none"), ("float64", "both"): ("s", None)}
     colours = {"float32": rnnplot.BLUE, "float64": rnnplot.VERMILION}
@@ -237,7 +230,7 @@ def draw(record, path):
     axes[0].set_yticks(range(len(SHAPES)), [", ".join(map(str, shape)) for shape in SHAPES])
     axes[0].invert_yaxis()
     axes[0].set_ylabel("B, T, D, H")
-    axes[1].set_xlabel("time of rnncore / time of torch.nn")
+    axes[1].set_xlabel("time of rnncore / time of torch.nn (left of 1: rnncore is faster)")
     fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=9, frameon=False)
     fig.savefig(path, format="svg", metadata={"Date": None})
     worst = {n: max(row["both"]["ratio"] for row in rows if row["network"] == n) for n in NETWORKS}

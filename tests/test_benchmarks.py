@@ -1,0 +1,51 @@
+"""The benchmarks run and write what they measured."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.mark.long
+def test_the_cpu_benchmark_compares_first_and_writes_the_ratios_it_measured(tmp_path):
+    command = [sys.executable, ROOT / "benchmarks" / "cpu.py", "--threads", "1", "--seconds", "0.01", "--out", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    rows = json.loads((tmp_path / "cpu.json").read_text())["rows"]
+    assert len(rows) == 3 * 2 * 5  # networks, dtypes, shapes
+    for row in rows:
+        assert row["both"]["ratio"] == row["both"]["rnncore"] / row["both"]["torch.nn"] > 0
+    table = (tmp_path / "cpu.md").read_text()
+    shape = tuple(rows[0]["shape"])
+    assert f"| RNN | float32 | {shape} | {rows[0]['forward']['ratio']:.2f} | {rows[0]['both']['ratio']:.2f} |" in table
+    assert "geometric means" in done.stdout
+    assert (tmp_path / "cpu.svg").read_text().startswith("<svg")
+
+
+def test_the_books_figures_of_speed_are_those_of_one_run():
+    """The page shows benchmarks/cpu.md and cpu.svg: both must come from the figures in cpu.json."""
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    import cpu  # noqa: PLC0415
+
+    record = json.loads((ROOT / "benchmarks" / "cpu.json").read_text("utf-8"))
+    assert cpu.table(record) == (ROOT / "benchmarks" / "cpu.md").read_text("utf-8")
+    worst = re.search(r"the largest ratios .* are RNN ([\d.]+)", (ROOT / "benchmarks" / "cpu.svg").read_text("utf-8"))
+    one = [row["both"]["ratio"] for row in record["rows"] if row["threads"] == 1 and row["network"] == "RNN"]
+    assert worst[1] == f"{max(one):.2f}"
+
+
+def test_the_gpu_benchmark_says_what_it_needs(tmp_path):
+    command = [sys.executable, ROOT / "benchmarks" / "gpu.py", "--out", tmp_path / "gpu.md", "--repeats", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if torch.cuda.is_available():
+        assert done.returncode == 0, done.stderr
+        assert "| LSTM |" in (tmp_path / "gpu.md").read_text()
+    else:
+        assert done.returncode == 2
+        assert "no CUDA device" in done.stderr
+        assert not (tmp_path / "gpu.md").exists()
