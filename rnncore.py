@@ -16,10 +16,10 @@ load their weights. Quantisation, TorchScript and the private list _flat_weights
 
 Part 3, looking inside. Functions for PyTorch's recurrent modules: gradients of every state, initialisation, sampling.
 
-How near two right answers are: in float64, 1e-12 for states and 1e-10 for gradients, relative to the largest entry; in
-float32, 1e-5 and 1e-4. That holds while the recurrence forgets: with a recurrent gain above about 1.5 a long sequence is
-chaotic, rounding grows exponentially, and equally right code disagrees in every digit. Compare on short sequences, or
-with weights that contract.
+How near two right answers are, relative to the largest entry: in float64 1e-12 for states and 1e-10 for gradients, in
+float32 1e-5 and 1e-4. That holds while the recurrence forgets: with a recurrent gain above about 1.5 a long sequence
+is chaotic, rounding grows exponentially, and equally right code disagrees in every digit. Compare on short sequences,
+or with weights that contract.
 """
 
 import warnings

@@ -37,17 +37,18 @@ def main(arguments):
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], help="numbers of threads (default: 1 2)")
     parser.add_argument("--seconds", type=float, default=SECONDS, help=f"at least, for each pair (default: {SECONDS})")
     parser.add_argument("--out", type=Path, default=HERE, help="where to write (default: beside this file)")
+    parser.add_argument("--quick", action="store_true", help="the two smallest shapes only, to see that it runs")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.worker:
-        for row in measured(options.seconds):
+        for row in measured(options):
             print(json.dumps(row), flush=True)
         return 0
     rows = []
     for threads in options.threads:
         print(f"{'':32}{'forward':>30}{'forward and backward':>30}")
         print(f"{f'threads: {threads}':32}{'rnncore   torch.nn   ratio':>30}{'rnncore   torch.nn   ratio':>30}")
-        for row in in_process(threads, options.seconds):
+        for row in in_process(threads, options):
             rows.append({"threads": threads, **row})
             print(line(row), flush=True)
         print("\n" + means([row for row in rows if row["threads"] == threads]) + "\n")
@@ -60,23 +61,24 @@ def main(arguments):
     return 0
 
 
-def in_process(threads, seconds):
+def in_process(threads, options):
     """Yield the rows of a new process: NumPy's number of threads is fixed when it starts."""
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     environment = os.environ | dict.fromkeys(names, str(threads))
-    command = [sys.executable, str(HERE / "cpu.py"), "--worker", f"--seconds={seconds}"]
+    command = [sys.executable, str(HERE / "cpu.py"), "--worker", f"--seconds={options.seconds}"]
+    command += ["--quick"] * options.quick
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         yield from map(json.loads, process.stdout)
     if process.returncode:
         raise SystemExit(f"the benchmark with {threads} threads ended with exit code {process.returncode}")
 
 
-def measured(seconds):
+def measured(options):
     """Yield a row for each network, dtype and shape, with this process's number of threads."""
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     for network in NETWORKS:
         for dtype in DTYPES:
-            for B, T, D, H in SHAPES:
+            for B, T, D, H in SHAPES[: 2 if options.quick else None]:
                 torch.manual_seed(0)
                 ours = getattr(rnncore, network)(D, H, dtype=getattr(torch, dtype))
                 theirs = getattr(torch.nn, network)(D, H, dtype=getattr(torch, dtype))
@@ -85,7 +87,7 @@ def measured(seconds):
                 agree(ours, theirs, x, dhs)
                 row = {"network": network, "dtype": dtype, "shape": (B, T, D, H)}
                 for work, run in (("forward", forward), ("both", both)):
-                    a, b = medians(run, [(ours, x, dhs), (theirs, x, dhs)], seconds)
+                    a, b = medians(run, [(ours, x, dhs), (theirs, x, dhs)], options.seconds)
                     row[work] = {"rnncore": a, "torch.nn": b, "ratio": a / b}
                 yield row
 
@@ -182,7 +184,7 @@ def table(record):
     for network in NETWORKS:
         for dtype in DTYPES:
             some = [row for row in rows if row["network"] == network and row["dtype"] == dtype]
-            for shape in SHAPES:
+            for shape in dict.fromkeys(tuple(row["shape"]) for row in some):
                 of_shape = [row for row in some if tuple(row["shape"]) == shape]
                 lines.append(
                     cells(network, dtype, str(shape), [[r for r in of_shape if r["threads"] == n] for n in counts])
