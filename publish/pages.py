@@ -61,5 +61,8 @@ def mend(app, pagename, templatename, context, doctree):
 
 
 def _ingredients(env, docname):
-    path = Path(env.doc2path(docname))
-    return reader.ingredients(path.read_text("utf-8"), Path(env.srcdir)) if path.suffix == ".ipynb" else None
+    path, root = Path(env.doc2path(docname)), Path(env.srcdir)
+    if path.suffix == ".ipynb":
+        return reader.ingredients(path.read_text("utf-8"), root)
+    # Sphinx copies the style sheet only when it writes some page: let the front page be that one.
+    return (root / "_static" / "recurrence.css").read_text("utf-8") if docname == env.config.root_doc else None

@@ -264,6 +264,10 @@ def test_a_page_is_read_again_exactly_when_its_ingredients_changed(copy):
     )
     manuscript.write_text(another, "utf-8")
     assert "0 added, 1 changed, 0 removed" in build(copy)
+    with (copy / "_static" / "recurrence.css").open("a") as styles:
+        styles.write("/* touched */\n")
+    assert "0 added, 1 changed, 0 removed" in build(copy)
+    assert (copy / "_build" / "html" / "_static" / "recurrence.css").read_text().endswith("/* touched */\n")
 
 
 def test_the_book_of_the_student_edition_is_built_without_outputs(copy):
