@@ -109,6 +109,21 @@ def _check(arrays, known=None, more_dtypes=frozenset(), mixed=False, like=None):
         raise ValueError(f"{source['T']} has no time step, T = 0; expected at least one")
 
 
+def _short(value):
+    """Return a value as an error message shows it: on one line, cut off."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else f"{text[:60]} …"
+
+
+def _check_number(name, value, least=float("-inf"), whole=False):
+    """Raise unless value is a finite number, or a whole one, of at least `least`."""
+    expected = f"a {'whole' if whole else 'finite'} number" + (f" of at least {least}" if least > float("-inf") else "")
+    if isinstance(value, bool) or not isinstance(value, Integral if whole else Real):
+        raise TypeError(f"{name} is {_short(value)}; expected {expected}")
+    if not least <= value < float("inf") or value == float("-inf"):
+        raise ValueError(f"{name} is {_short(value)}; expected {expected}")
+
+
 def _check_nonlinearity(nonlinearity):
     if nonlinearity not in ("tanh", "relu"):
         raise ValueError(f"nonlinearity is {nonlinearity!r}; expected 'tanh' or 'relu'")
@@ -265,9 +280,8 @@ def jacobian_product(hs, W_hh, start, stop):
     gives the identity. The later step stands on the left: a gradient with respect to h_stop, as a row, times the
     product is the gradient with respect to h_start. Source: Pascanu, Mikolov and Bengio 2013.
     """
-    for name, step in (("start", start), ("stop", stop)):
-        if isinstance(step, bool) or not isinstance(step, Integral):
-            raise TypeError(f"{name} is {step!r}; expected a whole number, a step counted from 1 (0 for h_0)")
+    _check_number("start", start, 0, whole=True)
+    _check_number("stop", stop, 0, whole=True)
     if not 0 <= start <= stop <= hs.shape[1]:
         raise ValueError(f"start = {start}, stop = {stop}; expected 0 <= start <= stop <= T = {hs.shape[1]}")
     xp, (B, _, H) = array_namespace(hs), hs.shape
@@ -517,9 +531,9 @@ def clip_by_global_norm(grads, max_norm):
     square root of the sum of squares over all entries of all arrays. Source: Pascanu, Mikolov and Bengio 2013.
     """
     if not isinstance(grads, list | tuple) or not grads:
-        raise TypeError(f"grads is {grads!r:.60}; expected a list of arrays, not an empty one")
-    if isinstance(max_norm, bool) or not isinstance(max_norm, Real) or not max_norm >= 0:
-        raise ValueError(f"max_norm is {max_norm!r}; expected a number of at least 0")
+        raise TypeError(f"grads is {_short(grads)}; expected a list of arrays, not an empty one")
+    if max_norm != float("inf"):
+        _check_number("max_norm", max_norm, 0)
     _check({f"grads[{k}]": (gradient, "any") for k, gradient in enumerate(grads)})
     xp = array_namespace(*grads)
     norm = xp.sqrt(sum((g * g).sum() for g in grads))
@@ -935,7 +949,7 @@ def _rnn_in_numpy(nonlinearity, keep, x, h0, W_xh, W_hh, b_xh, b_hh):
     z, W = _augmented(x, h0, W_xh, b_xh + b_hh, W_hh)
     hs = z[1:, -len(W) :]  # (T, H, B)
     for z_t, h in zip(z, hs, strict=False):  # (K, B), (H, B)
-        np.matmul(W, z_t, out=h)
+        W.dot(z_t, out=h)
         np.tanh(h, out=h) if nonlinearity == "tanh" else np.maximum(h, 0, out=h)
     return (hs.swapaxes(1, 2),), (z,)
 
@@ -951,7 +965,7 @@ def _rnn_back_in_numpy(nonlinearity, needs_dx, dhs, x, h0, W_xh, W_hh, b_xh, b_h
         for dh_t, da in _backwards(_columns(dhs[steps]), das):
             dh += dh_t
             np.multiply(da, dh, out=da)
-            np.matmul(W_hh_T, da, out=dh)
+            W_hh_T.dot(da, out=dh)
         _add_gradients(dW, dx, das, das, z, W_xh, steps)
     db = dW[:, D]
     return dx, dh.T, dW[:, :D], dW[:, D + 1 :], db, db.copy()
@@ -961,18 +975,18 @@ def _gru_in_numpy(keep, x, h0, W_xh, W_hh, b_xh, b_hh):
     """Return (hs,), shape (T, B, H), and what the backward needs."""
     (T, B, D), H = x.shape, W_hh.shape[1]
     z, W = _augmented(x, h0, W_xh, b_xh + b_hh, W_hh)
-    W_rz = W[: 2 * H] / 2  # σ(a) = (1 + tanh(a/2)) / 2
+    W_rz, half = W[: 2 * H] / 2, np.full((2 * H, B), 0.5, x.dtype)  # σ(a) = ½ tanh(a/2) + ½
     W_hn = np.concatenate([b_hh[:, None], W_hh], 1)[2 * H :]  # times [1; h]
     n_from_x = np.concatenate([W_xh, b_xh[:, None]], 1)[2 * H :] @ z[:-1, : D + 1]  # (T, H, B)
     gates = _per_step(T, (4 * H, B), x, keep)  # n, r, z and W_hn h + b_hn
     steps = zip(z, z[:, D + 1 :], z[1:, D + 1 :], gates, n_from_x, strict=False)
     for z_t, h, h_next, a, from_x in steps:  # (K, B), (H, B), (H, B), (4H, B), (H, B)
         n, rz, h_n = a[:H], a[H : 3 * H], a[3 * H :]
-        np.matmul(W_rz, z_t, out=rz)
+        W_rz.dot(z_t, out=rz)
         np.tanh(rz, out=rz)
-        rz += 1
-        rz *= 0.5
-        np.matmul(W_hn, z_t[D:], out=h_n)
+        rz *= half
+        rz += half
+        W_hn.dot(z_t[D:], out=h_n)
         np.multiply(rz[:H], h_n, out=n)
         n += from_x
         np.tanh(n, out=n)
@@ -1001,7 +1015,7 @@ def _gru_back_in_numpy(needs_dx, dhs, x, h0, W_xh, W_hh, b_xh, b_hh, z, gates):
             by_gate = da.reshape(4, *dh.shape)
             by_gate *= dh
             np.multiply(dh, u_t, out=kept)
-            np.matmul(W_hh_T, da[H:], out=dh)
+            W_hh_T.dot(da[H:], out=dh)
             dh += kept
         _add_gradients(dW, dx, das, das[:, : 3 * H], z, W_nrz, steps)
     dW_xh, dW_hh = np.roll(dW[: 3 * H], -H, 0), dW[H:]
@@ -1021,7 +1035,7 @@ def _lstm_in_numpy(keep, x, h0, c0, W_xh, W_hh, b_xh, b_hh):
     tanh_cs, i_g = _per_step(T, (H, B), x, keep), np.empty((H, B), x.dtype)
     steps = zip(z, z[1:, D + 1 :], gates, cs, cs[1:], tanh_cs, strict=False)
     for z_t, h_next, a, c, c_next, tanh_c in steps:  # (K, B), (H, B), (4H, B), (H, B) ...
-        np.matmul(W, z_t, out=a)
+        W.dot(z_t, out=a)
         np.tanh(a, out=a)
         np.multiply(a, scale, out=a)
         np.add(a, shift, out=a)
@@ -1053,7 +1067,7 @@ def _lstm_back_in_numpy(needs_dx, dhs, dc_T, x, h0, c0, W_xh, W_hh, b_xh, b_hh, 
             by_gate = da.reshape(4, *dh.shape)
             by_gate[:3] *= dc
             by_gate[3] *= dh
-            np.matmul(W_hh_T, da, out=dh)
+            W_hh_T.dot(da, out=dh)
             dc *= f_t
         _add_gradients(dW, dx, das, das, z, W_xh, steps)
     db = dW[:, D]
@@ -1111,7 +1125,10 @@ def state_gradients(layer, x, loss):
     loss is a function of the states hs (B, T, H) that returns a scalar tensor.
     """
     if getattr(layer, "num_layers", None) != 1 or layer.bidirectional or getattr(layer, "proj_size", 0):
-        raise ValueError(f"layer is {layer}; expected an RNN, GRU or LSTM with one layer, one direction, no projection")
+        expected = "an RNN, GRU or LSTM with one layer, one direction and no projection"
+        raise ValueError(f"layer is {_short(layer)}; expected {expected}")
+    if not callable(loss):
+        raise TypeError(f"loss is {_short(loss)}; expected a function of the states hs (B, T, H)")
     W_xh, W_hh = layer.weight_ih_l0, layer.weight_hh_l0
     H, gates = W_hh.shape[1], W_hh.shape[0] // W_hh.shape[1]
     b_xh, b_hh = (layer.bias_ih_l0, layer.bias_hh_l0) if layer.bias else (W_hh.new_zeros(gates * H),) * 2
@@ -1126,7 +1143,10 @@ def state_gradients(layer, x, loss):
         else:
             h, c = lstm_step(x_t, h, c, W_xh, W_hh, b_xh + b_hh)
         hs.append(h)
-    return torch.stack(torch.autograd.grad(loss(torch.stack(hs, 1)), hs), 1)  # (B, T, H)
+    L = loss(torch.stack(hs, 1))
+    if not isinstance(L, torch.Tensor) or L.ndim or not L.requires_grad:
+        raise ValueError(f"loss returned {_short(L)}; expected a scalar tensor computed from the states")
+    return torch.stack(torch.autograd.grad(L, hs), 1)  # (B, T, H)
 
 
 def orthogonal_(W, gain=1.0):
@@ -1136,6 +1156,7 @@ def orthogonal_(W, gain=1.0):
     Source: Saxe, McClelland and Ganguli 2014.
     """
     _check_matrix(W)
+    _check_number("gain", gain)
     return torch.nn.init.orthogonal_(W, gain)
 
 
@@ -1159,7 +1180,7 @@ def set_forget_bias_(lstm, value):
 
     value is the sum of PyTorch's two biases, since only their sum acts; the second one is set to zero.
     """
-    return _set_gate_bias_(lstm, value, gate=1, gates=4, kind="an LSTM or LSTMCell")
+    return _set_gate_bias_("lstm", lstm, value, 4, "an LSTM or LSTMCell")
 
 
 def set_update_bias_(gru, value):
@@ -1168,7 +1189,7 @@ def set_update_bias_(gru, value):
     value is the sum of PyTorch's two biases, since only their sum acts; the second one is set to zero. A large value
     keeps the state: h_t = (1 − z_t) ⊙ n_t + z_t ⊙ h_{t-1}.
     """
-    return _set_gate_bias_(gru, value, gate=1, gates=3, kind="a GRU or GRUCell")
+    return _set_gate_bias_("gru", gru, value, 3, "a GRU or GRUCell")
 
 
 def generate(model, prompt, length, temperature=1.0, generator=None):
@@ -1182,17 +1203,22 @@ def generate(model, prompt, length, temperature=1.0, generator=None):
     if not (isinstance(prompt, torch.Tensor) and prompt.dtype is torch.int64 and prompt.ndim == 2 and prompt.numel()):
         came = f"{tuple(prompt.shape)} {prompt.dtype}" if isinstance(prompt, torch.Tensor) else type(prompt).__name__
         raise TypeError(f"prompt is {came}; expected an int64 tensor (B, T) with at least one token")
-    if isinstance(length, bool) or not isinstance(length, Integral) or length < 0:
-        raise ValueError(f"length is {length!r}; expected a whole number of at least 0")
-    if isinstance(temperature, bool) or not isinstance(temperature, Real) or not 0 <= temperature < float("inf"):
-        raise ValueError(f"temperature is {temperature!r}; expected a finite number of at least 0")
+    _check_number("length", length, 0, whole=True)
+    _check_number("temperature", temperature, 0)
+    if not callable(model):
+        raise TypeError(f"model is {_short(model)}; expected a module or a function of (tokens, state)")
+    if not isinstance(generator, torch.Generator | None):
+        raise TypeError(f"generator is {_short(generator)}; expected a torch.Generator or None")
     where = (
         next((p.device for p in model.parameters()), prompt.device) if hasattr(model, "parameters") else prompt.device
     )
     newest, state, tokens = prompt.to(where), None, []
     with torch.no_grad():
         for _ in range(length):
-            logits, state = model(newest, state)
+            returned = model(newest, state)
+            if not isinstance(returned, tuple) or len(returned) != 2 or getattr(returned[0], "ndim", 0) != 3:
+                raise ValueError(f"model returned {_short(returned)}; expected a pair, logits (B, T, V) and the state")
+            logits, state = returned
             last = logits[:, -1]  # (B, V)
             if temperature == 0:
                 newest = last.argmax(-1, keepdim=True)  # (B, 1)
@@ -1208,22 +1234,25 @@ def best_device():
 
 
 def _check_matrix(W, square=False):
-    if not isinstance(W, torch.Tensor):
-        raise TypeError(f"W is a {type(W).__name__}; expected a PyTorch tensor, a matrix")
-    if W.ndim != 2 or (square and W.shape[0] != W.shape[1]):
+    if not isinstance(W, torch.Tensor) or not W.is_floating_point():
+        came = f"of {W.dtype}" if isinstance(W, torch.Tensor) else f"a {type(W).__name__}"
+        raise TypeError(f"W is {came}; expected a PyTorch tensor of real numbers, a matrix")
+    if W.ndim != 2 or not W.numel() or (square and W.shape[0] != W.shape[1]):
         raise ValueError(f"W has shape {tuple(W.shape)}; expected {'a square matrix (H, H)' if square else 'a matrix'}")
 
 
-def _set_gate_bias_(module, value, gate, gates, kind):
-    names = [name for name, _ in module.named_parameters()] if isinstance(module, torch.nn.Module) else []
-    biases = [name for name in names if name.startswith("bias_ih")]
-    H = getattr(module, "hidden_size", 0)
-    if not H or getattr(module, names[0]).shape[0] != gates * H:
-        raise TypeError(f"{module!r:.80} came; expected {kind}")
+def _set_gate_bias_(name, module, value, gates, kind):
+    """Set the bias of the second gate, which both the LSTM's forget gate and the GRU's update gate are."""
+    _check_number("value", value)
+    weights = dict(module.named_parameters()) if isinstance(module, torch.nn.Module) else {}
+    H = getattr(module, "hidden_size", None)
+    if not isinstance(H, int) or {W.shape[0] for key, W in weights.items() if "weight_hh" in key} != {gates * H}:
+        raise TypeError(f"{name} is {_short(module)}; expected {kind}")
+    biases = [key for key in weights if key.startswith("bias_ih")]
     if not biases:
-        raise ValueError(f"{module} has no biases; expected {kind} made with bias=True")
+        raise ValueError(f"{name} has no biases: {_short(module)}; expected {kind} made with bias=True")
     with torch.no_grad():
-        for name in biases:
-            getattr(module, name)[gate * H : (gate + 1) * H] = value
-            getattr(module, name.replace("_ih", "_hh"))[gate * H : (gate + 1) * H] = 0
+        for key in biases:
+            weights[key][H : 2 * H] = value
+            weights[key.replace("_ih", "_hh")][H : 2 * H] = 0
     return module

@@ -1,12 +1,14 @@
 """Looking inside PyTorch's recurrent modules: state gradients, initialisation, sampling, the device."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
 
 import rnncore
 
-LAYERS = [torch.nn.RNN, torch.nn.GRU, torch.nn.LSTM]
+LAYERS = [torch.nn.RNN, torch.nn.GRU, torch.nn.LSTM, rnncore.RNN, rnncore.GRU, rnncore.LSTM]
 B, T, D, H = 2, 6, 3, 4
 
 
@@ -36,7 +38,7 @@ def test_state_gradients_are_the_whole_derivative_through_all_later_states(kind,
     for t in range(1, T + 1):  # the oracle: torch's layer, started again from h_t as a leaf
         earlier, last = layer(x[:, :t])
         h_t = earlier[:, -1].detach().requires_grad_()
-        start = (h_t[None], last[1].detach()) if kind is torch.nn.LSTM else h_t[None]
+        start = (h_t[None], last[1].detach()) if layer.mode == "LSTM" else h_t[None]
         later = layer(x[:, t:], start)[0] if t < T else x.new_zeros(B, 0, H)
         hs = torch.cat([earlier[:, :-1].detach(), h_t[:, None], later], 1)
         (expected,) = torch.autograd.grad(loss(hs), h_t)
@@ -100,6 +102,10 @@ def test_the_gates_biases_are_set_as_a_sum_and_nothing_else_is_touched():
         (rnncore.set_forget_bias_, torch.nn.LSTMCell(D, H)),
         (rnncore.set_update_bias_, torch.nn.GRU(D, H, num_layers=2, bidirectional=True)),
         (rnncore.set_update_bias_, torch.nn.GRUCell(D, H)),
+        (rnncore.set_forget_bias_, rnncore.LSTM(D, H, num_layers=2, bidirectional=True)),
+        (rnncore.set_forget_bias_, rnncore.LSTMCell(D, H)),
+        (rnncore.set_update_bias_, rnncore.GRU(D, H, num_layers=2, bidirectional=True)),
+        (rnncore.set_update_bias_, rnncore.GRUCell(D, H)),
     ]
     for set_bias_, module in cases:
         before = {name: parameter.detach().clone() for name, parameter in module.named_parameters()}
@@ -225,6 +231,55 @@ def test_what_cannot_be_generated_from_is_named(change, message):
     with pytest.raises((TypeError, ValueError)) as caught:
         rnncore.generate(**{"model": Language(), "prompt": PROMPT, "length": 3} | change)
     assert message in str(caught.value)
+
+
+RIGHT = {
+    rnncore.state_gradients: {"layer": layer_of(torch.nn.GRU), "x": inputs(), "loss": torch.sum},
+    rnncore.orthogonal_: {"W": torch.ones(3, 4), "gain": 1.0},
+    rnncore.identity_: {"W": torch.ones(3, 3)},
+    rnncore.xavier_: {"W": torch.ones(3, 4)},
+    rnncore.set_forget_bias_: {"lstm": torch.nn.LSTM(D, H), "value": 1.0},
+    rnncore.set_update_bias_: {"gru": torch.nn.GRU(D, H), "value": 1.0},
+    rnncore.generate: {"model": Language(), "prompt": PROMPT, "length": 2, "temperature": 1.0, "generator": None},
+}
+JUNK = {
+    "nothing": None,
+    "a word": "orthogonal",
+    "a list": [1.0, 2.0],
+    "not a number": float("nan"),
+    "a NumPy array": np.ones((3, 3)),
+    "a vector": torch.ones(3),
+    "integers": torch.ones(3, 3, dtype=torch.int64),
+    "complex numbers": torch.ones(3, 3, dtype=torch.complex64),
+    "an empty matrix": torch.ones(0, 0),
+    "four axes": torch.ones(2, 2, 2, 2),
+    "a plain object": object(),
+    "a class": torch.nn.LSTM,
+    "another module": torch.nn.Linear(2, 2),
+    "a function that returns its argument": lambda hs: hs,
+}
+
+
+@pytest.mark.parametrize("junk", JUNK)
+@pytest.mark.parametrize(
+    ("function", "argument"),
+    [(function, name) for function, right in RIGHT.items() for name in right if name != "generator"],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+def test_whatever_comes_is_refused_by_the_arguments_name(function, argument, junk):
+    right = {name: copy.deepcopy(value) for name, value in RIGHT[function].items()}
+    if callable(JUNK[junk]) and argument in ("loss", "model"):  # what the reader's own function raises passes through
+        with pytest.raises((TypeError, ValueError, RuntimeError)):
+            function(**right | {argument: JUNK[junk]})
+        return
+    with pytest.raises((TypeError, ValueError), match=rf"^{argument} (is|has|returned) .*; expected "):
+        function(**right | {argument: JUNK[junk]})
+
+
+@pytest.mark.parametrize("junk", [5, "seed", torch.ones(2)])
+def test_a_generator_must_be_one(junk):
+    with pytest.raises(TypeError, match=r"^generator is .*; expected a torch.Generator"):
+        rnncore.generate(**RIGHT[rnncore.generate] | {"generator": junk})
 
 
 def test_the_best_device_is_cuda_where_there_is_one():
