@@ -268,6 +268,8 @@ JUNK = {
 )
 def test_whatever_comes_is_refused_by_the_arguments_name(function, argument, junk):
     right = {name: copy.deepcopy(value) for name, value in RIGHT[function].items()}
+    if (argument, junk) == ("prompt", "integers"):
+        return  # these are tokens
     if callable(JUNK[junk]) and argument in ("loss", "model"):  # what the reader's own function raises passes through
         with pytest.raises((TypeError, ValueError, RuntimeError)):
             function(**right | {argument: JUNK[junk]})
