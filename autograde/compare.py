@@ -18,11 +18,14 @@ def compare(result, expected, axes="", tolerance=1e-7, name="the result"):
     """Return the first `Difference` between a result and the expected one, or None.
 
     Numbers are equal when they differ by at most `tolerance` times the largest magnitude in the expected array (at
-    least 1). A NaN equals nothing. axes names the expected array's axes, "B T H", for the message.
+    least 1). A NaN equals nothing. axes names the expected array's axes, "B T H", for the message; for a dictionary
+    it may be {entry: axes}.
     """
     if isinstance(expected, dict):
         return _compare_dicts(result, expected, axes, tolerance)
-    if isinstance(expected, np.ndarray):
+    if isinstance(expected, tuple):
+        return _compare_tuples(result, expected, axes, tolerance)
+    if isinstance(expected, np.ndarray) or is_torch_array(expected):
         return _compare_arrays(result, expected, axes, tolerance, name)
     if isinstance(expected, bool | str):
         if type(result) is type(expected) and result == expected:
@@ -31,13 +34,30 @@ def compare(result, expected, axes="", tolerance=1e-7, name="the result"):
     return _compare_numbers(result, expected, tolerance, name)
 
 
+def numbers(value):
+    """Return a number, an array or a tensor as a NumPy array, for showing it; None for anything else."""
+    if is_torch_array(value):
+        return value.detach().cpu().numpy() if value.dtype.is_floating_point else None
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    array = np.asarray(value) if number or type(value) is np.ndarray else None
+    return array if array is not None and array.dtype.kind in "iuf" else None
+
+
 def _compare_dicts(result, expected, axes, tolerance):
     if not isinstance(result, dict):
         return Difference("type", f"the result is {describe(result)}; expected a dictionary with {_list(expected)}")
     if set(result) != set(expected):
         return Difference("type", f"the dictionary has {_list(result)}; expected {_list(expected)}")
-    entries = (compare(result[key], expected[key], axes, tolerance, name=f"entry {key!r}") for key in expected)
+    of = axes if isinstance(axes, dict) else dict.fromkeys(expected, axes)
+    entries = (compare(result[key], expected[key], of.get(key, ""), tolerance, f"entry {key!r}") for key in expected)
     return next((difference for difference in entries if difference), None)
+
+
+def _compare_tuples(result, expected, axes, tolerance):
+    if not isinstance(result, tuple) or len(result) != len(expected):
+        return Difference("type", f"the result is {describe(result)}; expected a tuple of {len(expected)}")
+    items = (compare(*both, axes, tolerance, f"item {k}") for k, both in enumerate(zip(result, expected, strict=True)))
+    return next((difference for difference in items if difference), None)
 
 
 def _compare_numbers(result, expected, tolerance, name):
@@ -55,13 +75,19 @@ def _compare_numbers(result, expected, tolerance, name):
 
 
 def _compare_arrays(result, expected, axes, tolerance, name):
-    wanted = _shape(expected.shape, axes)
-    if type(result) is not np.ndarray:  # a subclass may compare in its own way: a masked array equals everything
-        return Difference("type", f"{name} is {describe(result)}; expected a NumPy array of shape {wanted}")
+    wanted, kind = _shape(tuple(expected.shape), axes), "a NumPy array"
+    is_right = type(result) is np.ndarray  # a subclass may compare in its own way: a masked array equals everything
+    if is_torch_array(expected):
+        kind, is_right = "a PyTorch tensor", is_torch_array(result)
+    if not is_right:
+        return Difference("type", f"{name} is {describe(result)}; expected {kind} of shape {wanted}")
     if result.shape != expected.shape:
-        return Difference("shape", f"{name} has shape {result.shape}; expected {wanted}")
+        return Difference("shape", f"{name} has shape {tuple(result.shape)}; expected {wanted}")
     if result.dtype != expected.dtype:
-        return Difference("dtype", f"{name} has dtype {result.dtype}; expected {expected.dtype}")
+        came, asked = (str(array.dtype).removeprefix("torch.") for array in (result, expected))
+        return Difference("dtype", f"{name} has dtype {came}; expected {asked}")
+    if is_torch_array(expected):
+        result, expected = (array.detach().cpu().numpy() for array in (result, expected))
     error = np.abs(result - expected)
     scale = max(1.0, float(np.max(np.abs(expected), initial=0.0)))
     wrong = ~(error <= tolerance * scale)  # written so that NaN is wrong

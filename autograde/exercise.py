@@ -14,15 +14,24 @@ class Case:
     """One set of inputs.
 
     `label` says what is particular about it and depends on no seed. A case that an answer without thought would pass
-    is shown to the student but not `counted`.
+    is shown to the student but not `counted`. Where only one term of the equation acts, `term` names it.
     """
 
     label: str
     arguments: Mapping[str, Any]
     counted: bool = True
+    term: str = ""
 
 
 @dataclass(frozen=True)
+class Misconception:
+    """A wrong implementation that students write, and `advice`, where to look or what to think of: not the answer."""
+
+    implementation: Callable
+    advice: str
+
+
+@dataclass(frozen=True, eq=False)  # an exercise is equal to itself alone, so that it can be a key
 class Exercise:
     """A graded exercise.
 
@@ -31,9 +40,11 @@ class Exercise:
     reference        the right implementation
     cases            cases(rng) -> the cases, smallest first; labels and number do not depend on the generator
     probe            probe(implementation, arguments) -> plain results: arrays, numbers, strings, dicts of these
-    axes             the result's axes, for messages: "B T H"; "" for a number
+    axes             the result's axes, for messages: "B T H"; "" for a number; {entry: axes} for a dictionary
     result           what messages call the result
-    misconceptions   wrong implementations that students write, by what went wrong in them
+    misconceptions   {what went wrong: Misconception}; the names complete "these are the numbers one gets when …"
+    forbidden        dotted names of what the answer may not use, since it is to be written: "torch.nn.RNN"
+    section          the chapter's section that explains it, to read again
     tolerance        the largest relative difference that still counts as equal
     """
 
@@ -42,9 +53,11 @@ class Exercise:
     reference: Callable
     cases: Callable[[np.random.Generator], Iterable[Case]]
     probe: Callable[[Callable, Mapping[str, Any]], Any]
-    axes: str = ""
+    axes: str | Mapping[str, str] = ""
     result: str = "the result"
-    misconceptions: Mapping[str, Callable] = field(default_factory=dict)
+    misconceptions: Mapping[str, Misconception] = field(default_factory=dict)
+    forbidden: tuple[str, ...] = ()
+    section: str = ""
     tolerance: float = 1e-7
 
     def draw(self, seed=PUBLIC_SEED):

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from html import escape
 
+import numpy as np
+
 CAPTURED_LIMIT = 1000  # characters of an answer's own printing that are shown
 
 
@@ -14,6 +16,16 @@ class Outcome:
     counted: bool = True
     problem: str = ""
     details: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Note:
+    """A paragraph that says more: a heading, a text, lines of code or numbers, a picture of errors (units, T)."""
+
+    heading: str
+    text: str
+    code: tuple[str, ...] = ()
+    picture: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -28,6 +40,7 @@ class Verdict:
     points: int
     outcomes: tuple[Outcome, ...] = ()
     refusal: str = ""  # why no case was run
+    notes: tuple[Note, ...] = ()
     printed: str = field(default="", repr=False)
 
     @property
@@ -71,28 +84,32 @@ def _first_problem(verdict):
 
 
 def _body(verdict):
-    """Yield the verdict's paragraphs as (heading, text, lines of code)."""
+    """Yield the verdict's paragraphs."""
+    first = _first_problem(verdict)
     if verdict.refusal:
-        yield "", verdict.refusal, ()
-    elif first := _first_problem(verdict):
-        yield f"First case that differs: {first.label}.", first.problem, first.details
-        others = [o.label for o in verdict.outcomes if o.problem and o is not first]
-        if others:
-            yield "Also differ:", "; ".join(others) + ".", ()
+        yield Note("", verdict.refusal)
+    elif first:
+        yield Note(f"First case that differs: {first.label}.", first.problem, first.details)
     else:
         labels = "; ".join(outcome.label for outcome in verdict.outcomes)
-        yield f"Compared with the reference on {len(verdict.outcomes)} cases:", f"{labels}.", ()
+        yield Note(f"Compared with the reference on {len(verdict.outcomes)} cases:", f"{labels}.")
+    yield from verdict.notes
+    others = [o.label for o in verdict.outcomes if o.problem and o is not first]
+    if others and not verdict.refusal:
+        yield Note("Also differ:", "; ".join(others) + ".")
     if verdict.printed:
         text = "\n".join(dict.fromkeys(verdict.printed.splitlines()))  # every case prints the same lines again
         shown = text if len(text) <= CAPTURED_LIMIT else f"{text[:CAPTURED_LIMIT]} …"
-        yield "While it ran, your code printed:", "", tuple(shown.splitlines())
+        yield Note("While it ran, your code printed:", "", tuple(shown.splitlines()))
 
 
 def _lines(verdict):
     yield _headline(verdict)
-    for heading, text, code in _body(verdict):
-        yield f"  {heading} {text}".rstrip() if heading else f"  {text}"
-        yield from (f"    {line}" for line in code)
+    for note in _body(verdict):
+        yield f"  {note.heading} {note.text}".rstrip() if note.heading else f"  {note.text}"
+        yield from (f"    {line}" for line in note.code)
+        if note.picture is not None:
+            yield from (f"    {line}" for line in _drawn_in_text(note.picture))
 
 
 def _html(verdict):
@@ -103,13 +120,51 @@ def _html(verdict):
     parts.append(
         f'<p style="margin: .2em 0"><span aria-hidden="true">{mark}</span> <strong>{_headline(verdict)}</strong></p>'
     )
-    for heading, text, code in _body(verdict):
-        strong = f"<strong>{escape(heading)}</strong> " if heading else ""
-        parts.append(f'<p style="margin: .2em 0">{strong}{escape(text)}</p>')
-        if code:
-            lines = escape("\n".join(code))
+    for note in _body(verdict):
+        strong = f"<strong>{escape(note.heading)}</strong> " if note.heading else ""
+        parts.append(f'<p style="margin: .2em 0">{strong}{escape(note.text)}</p>')
+        if note.code:
+            lines = escape("\n".join(note.code))
             parts.append(f'<pre style="margin: .2em 0; background: transparent; color: inherit">{lines}</pre>')
+        if note.picture is not None:
+            parts.append(_drawn(note.picture))
     return "".join([*parts, "</div>"])
+
+
+PICTURE_STEPS, PICTURE_UNITS = 48, 12  # of a longer sequence or a wider layer the beginning is drawn
+BLANK, SHADES = "·", "░▒▓█"
+
+
+def _levels(errors):
+    """Return each error's level: 0 for none, else 1 to 4 for up to 1e-4, 1e-2, 1 and above, relative."""
+    return np.digitize(errors[:PICTURE_UNITS, :PICTURE_STEPS], [1e-7, 1e-4, 1e-2, 0.3])
+
+
+def _drawn_in_text(errors):
+    levels = _levels(errors)
+    yield "error, one row a unit, t = 1, 2, … to the right (· none, █ large):"
+    yield from ("".join((BLANK + SHADES)[level] for level in row) for row in levels)
+
+
+def _drawn(errors):
+    """Return the errors as a picture that takes the page's ink; the paragraph before it says the same in words."""
+    levels, size = _levels(errors), 12
+    units, T = levels.shape
+    cells = "".join(
+        f'<rect x="{1 + size * t}" y="{1 + size * u}" width="{size - 2}" height="{size - 2}" '
+        f'fill="currentColor" fill-opacity="{(0, 0.25, 0.5, 0.75, 1)[levels[u, t]]}" '
+        f'stroke="currentColor" stroke-opacity="0.35" stroke-width="0.5"/>'
+        for u in range(units)
+        for t in range(T)
+    )
+    label = f"Errors over {T} time steps (to the right) and {units} units (one row each): the darker, the larger."
+    width, height = size * T + 2, size * units + 2
+    return (
+        f'<svg role="img" aria-label="{label}" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        f'style="display: block; margin: .3em 0; max-width: 100%; height: auto">{cells}</svg>'
+        f'<p style="margin: .2em 0; font-size: .85em">Error, t = 1, 2, … to the right, one row a unit; '
+        f"the darker, the larger.</p>"
+    )
 
 
 def _sendable(text):

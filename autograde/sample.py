@@ -83,7 +83,7 @@ def answers_of_the_class(slug, right):
     for number, student in enumerate(MISTAKEN):
         answers[student] = dict(right)
         for name, exercise in checked.items():
-            mistakes = list(exercise.misconceptions.values())
+            mistakes = [misconception.implementation for misconception in exercise.misconceptions.values()]
             mistake = mistakes[number % len(mistakes)]
             answers[student][name] = source_of(mistake, as_name=_defined(right[name]))
     return answers

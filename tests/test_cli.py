@@ -228,7 +228,7 @@ MISTAKES = [(exercise, name) for exercise in CHECKED for name in exercise.miscon
 
 @pytest.mark.parametrize(("exercise", "name"), MISTAKES, ids=[f"{e.id}: {name}" for e, name in MISTAKES])
 def test_the_sample_class_writes_a_misconception_that_runs_by_itself_and_scores_alike(exercise, name):
-    mistake = exercise.misconceptions[name]
+    mistake = exercise.misconceptions[name].implementation
     notebook = {"np": np}
     exec(sample.source_of(mistake, as_name="answer"), notebook)
     written, meant = verdict(exercise, notebook["answer"]), verdict(exercise, mistake)

@@ -40,7 +40,7 @@ def run(*command, cwd, code=0):
 def points(slug, answers):
     """What answers ought to score: {exercise id: points}, each judged by the exercise itself."""
     checked = {name: e for name, e in exercises.load(slug).items() if hasattr(e, "reference")}
-    return {name: verdict(e, answers.get(name, e.reference)).score for name, e in checked.items()}
+    return {name: verdict(e, answers.get(name, e.reference), trusted=True).score for name, e in checked.items()}
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +71,8 @@ def students_answers(source):
     right = {cell.id: cell.source for cell in source.cells if cell.metadata.get("nbgrader", {}).get("solution")}
     step = exercises.find("rnn-step")
     sequence = exercises.find("rnn-sequence")
-    no_bias = step.misconceptions["the bias is missing"]
-    not_carried = sequence.misconceptions["the state is not carried"]
+    no_bias = step.misconceptions["the bias is missing"].implementation
+    not_carried = sequence.misconceptions["the state is not carried"].implementation
     full = points(SLUG, {})
     return {
         "solved": (right, full),

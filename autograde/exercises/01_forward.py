@@ -5,7 +5,10 @@ import numpy as np
 import rnncore
 from autograde import draw
 from autograde.exercise import Case, Exercise, Manual
+from autograde.exercise import Misconception as M
 from autograde.probes import bits_of_relu_network, call
+
+BY_TORCH = ("torch.nn.RNN", "torch.nn.RNNCell", "torch.rnn_tanh_cell")  # what would do the exercise
 
 # ----------------------------------------------------------------------------------------------------------
 # rnn-step: rnn_step(x, h, W_xh, W_hh, b_h) -> the next state, (B, H)
@@ -20,9 +23,9 @@ def step_cases(rng):
         "one unit, numbers to check by hand",
         {name: np.array([[value]]) for name, value in by_hand.items()} | {"b_h": np.array([0.1])},
     )
-    yield Case("only the input's term", draw.only(arguments(2, 3, 4), "x", "W_xh"))
-    yield Case("only the recurrent term", draw.only(arguments(2, 3, 4), "h", "W_hh"))
-    yield Case("only the bias", draw.only(arguments(2, 3, 4), "b_h"))
+    yield Case("only the input's term", draw.only(arguments(2, 3, 4), "x", "W_xh"), term="the input's term")
+    yield Case("only the recurrent term", draw.only(arguments(2, 3, 4), "h", "W_hh"), term="the recurrent term")
+    yield Case("only the bias", draw.only(arguments(2, 3, 4), "b_h"), term="the bias")
     yield Case("B, D and H all different", arguments(4, 3, 5))
     yield Case("D = H", arguments(2, 4, 4))
     yield Case("a batch of one", arguments(1, 3, 2))
@@ -35,19 +38,48 @@ STEP = Exercise(
     cases=step_cases,
     probe=call,
     axes="B H",
+    section="“The step”",
+    forbidden=("rnncore", *BY_TORCH),
     misconceptions={
-        "the bias is missing": lambda x, h, W_xh, W_hh, b_h: np.tanh(x @ W_xh.T + h @ W_hh.T),
-        "the bias is added twice": lambda x, h, W_xh, W_hh, b_h: np.tanh(x @ W_xh.T + h @ W_hh.T + 2 * b_h),
-        "W_hh is not transposed": lambda x, h, W_xh, W_hh, b_h: np.tanh(x @ W_xh.T + h @ W_hh + b_h),
-        "W_xh is not transposed": lambda x, h, W_xh, W_hh, b_h: np.tanh(x @ W_xh + h @ W_hh.T + b_h),
-        "the recurrent term is missing": lambda x, h, W_xh, W_hh, b_h: np.tanh(x @ W_xh.T + b_h),
-        "tanh is missing": lambda x, h, W_xh, W_hh, b_h: x @ W_xh.T + h @ W_hh.T + b_h,
-        "tanh is taken of each term": lambda x, h, W_xh, W_hh, b_h: (
-            np.tanh(x @ W_xh.T) + np.tanh(h @ W_hh.T) + np.tanh(b_h)
+        "the bias is missing": M(
+            lambda x, h, W_xh, W_hh, b_h: np.tanh(x @ W_xh.T + h @ W_hh.T),
+            "Count the terms of the equation, and those in your line.",
         ),
-        "W_hh is applied to the input's term": lambda x, h, W_xh, W_hh, b_h: np.tanh((x @ W_xh.T + h) @ W_hh.T + b_h),
-        "the sigmoid in place of tanh": lambda x, h, W_xh, W_hh, b_h: (
-            1 / (1 + np.exp(-(x @ W_xh.T + h @ W_hh.T + b_h)))
+        "the bias is added twice": M(
+            lambda x, h, W_xh, W_hh, b_h: np.tanh(x @ W_xh.T + h @ W_hh.T + 2 * b_h),
+            "PyTorch has two bias vectors; this network has one.",
+        ),
+        "W_hh is not transposed": M(
+            lambda x, h, W_xh, W_hh, b_h: np.tanh(x @ W_xh.T + h @ W_hh + b_h),
+            "The equation multiplies a column from the left; a batch holds one state in each row.",
+        ),
+        "W_xh is not transposed": M(
+            lambda x, h, W_xh, W_hh, b_h: np.tanh(x @ W_xh + h @ W_hh.T + b_h),
+            "The equation multiplies a column from the left; a batch holds one input in each row.",
+        ),
+        "the recurrent term is missing": M(
+            lambda x, h, W_xh, W_hh, b_h: np.tanh(x @ W_xh.T + b_h),
+            "Without the state before, the network has no memory. Which argument is never used?",
+        ),
+        "tanh is missing": M(
+            lambda x, h, W_xh, W_hh, b_h: x @ W_xh.T + h @ W_hh.T + b_h,
+            "A state lies between -1 and 1. What in the equation keeps it there?",
+        ),
+        "tanh is taken of each term": M(
+            lambda x, h, W_xh, W_hh, b_h: np.tanh(x @ W_xh.T) + np.tanh(h @ W_hh.T) + np.tanh(b_h),
+            "Look at what stands inside the brackets of tanh: a single sum, or single terms?",
+        ),
+        "W_hh is applied to the input's term": M(
+            lambda x, h, W_xh, W_hh, b_h: np.tanh((x @ W_xh.T + h) @ W_hh.T + b_h),
+            "Each matrix has a vector of its own: its second letter says which.",
+        ),
+        "the state before is added without W_hh": M(
+            lambda x, h, W_xh, W_hh, b_h: np.tanh(x @ W_xh.T + h + b_h),
+            "The state enters the next step through a matrix. Which argument is never used?",
+        ),
+        "the sigmoid stands in place of tanh": M(
+            lambda x, h, W_xh, W_hh, b_h: 1 / (1 + np.exp(-(x @ W_xh.T + h @ W_hh.T + b_h))),
+            "The two have the same shape and different ranges: the sigmoid gives no negative number.",
         ),
     },
 )
@@ -91,6 +123,14 @@ def _one_array_for_all_steps(x, h0, W_xh, W_hh, b_h):
     return np.stack(shared, axis=1)
 
 
+def _overwriting_h0(x, h0, W_xh, W_hh, b_h):
+    states = []
+    for x_t in np.swapaxes(x, 0, 1):
+        h0[:] = np.tanh(x_t @ W_xh.T + h0 @ W_hh.T + b_h)
+        states.append(h0.copy())
+    return np.stack(states, axis=1)
+
+
 SEQUENCE = Exercise(
     id="rnn-sequence",
     points=4,
@@ -98,16 +138,53 @@ SEQUENCE = Exercise(
     cases=sequence_cases,
     probe=call,
     axes="B T H",
+    section="“The sequence”",
+    forbidden=("rnncore.rnn_forward", *BY_TORCH),
     misconceptions={
-        "the state is not carried": lambda *a: np.stack(_each_step(*a, carry=lambda old, new: old), axis=1),
-        "h_0 is part of the result": lambda *a: np.stack([a[1], *_each_step(*a)], axis=1),
-        "h_0 is first and h_T is missing": lambda *a: np.stack([a[1], *_each_step(*a)[:-1]], axis=1),
-        "the sequence is read backwards": lambda x, *a: np.stack(_each_step(x[:, ::-1], *a), axis=1),
-        "the states are in reverse order": lambda *a: np.stack(_each_step(*a)[::-1], axis=1),
-        "only the last state is returned": lambda *a: _each_step(*a)[-1],
-        "h_0 is ignored": lambda x, h0, *a: np.stack(_each_step(x, np.zeros_like(h0), *a), axis=1),
-        "time comes before the batch": lambda *a: np.stack(_each_step(*a), axis=0),
-        "one array is used for all steps": _one_array_for_all_steps,
+        "the state is not carried": M(
+            lambda *a: np.stack(_each_step(*a, carry=lambda old, new: old), axis=1),
+            "Every step gets the state before it. What does your second step get?",
+        ),
+        "h_0 is part of the result": M(
+            lambda *a: np.stack([a[1], *_each_step(*a)], axis=1),
+            "The states are h_1 to h_T, as many as there are inputs; h_0 is given, not computed.",
+        ),
+        "h_0 is first and h_T is missing": M(
+            lambda *a: np.stack([a[1], *_each_step(*a)[:-1]], axis=1),
+            "Do you keep the state from before the step, or from after it?",
+        ),
+        "the sequence is read backwards": M(
+            lambda x, *a: np.stack(_each_step(x[:, ::-1], *a), axis=1),
+            "The first input is x[:, 0].",
+        ),
+        "the states are in reverse order": M(
+            lambda *a: np.stack(_each_step(*a)[::-1], axis=1),
+            "The states are right; their order in the result is not.",
+        ),
+        "only the last state is returned": M(
+            lambda *a: _each_step(*a)[-1],
+            "The result keeps the state of every step.",
+        ),
+        "h_0 is ignored": M(
+            lambda x, h0, *a: np.stack(_each_step(x, np.zeros_like(h0), *a), axis=1),
+            "A network need not start from zeros. Which argument is never used?",
+        ),
+        "time comes before the batch": M(
+            lambda *a: np.stack(_each_step(*a), axis=0),
+            "The numbers may be right; the axes of the result are B, T, H in this order.",
+        ),
+        "one array is used for all steps": M(
+            _one_array_for_all_steps,
+            "If every step writes into the same array, all steps end up showing the last one.",
+        ),
+        "the states are added up": M(
+            lambda *a: np.cumsum(np.stack(_each_step(*a), axis=1), axis=1),
+            "A state replaces the one before; it is not added to it.",
+        ),
+        "h_0 is overwritten": M(
+            _overwriting_h0,
+            "`h0[:] = …` and `h0 += …` write into the caller's array. Give the new state a name of its own.",
+        ),
     },
 )
 
@@ -152,13 +229,36 @@ OUTPUT = Exercise(
     cases=output_cases,
     probe=call,
     axes="B T C",
+    section="“Reading the state”",
     misconceptions={
-        "the bias is missing": lambda hs, W_hy, b_y: _reference_output(hs, W_hy, 0 * b_y),
-        "tanh is applied to the output": lambda hs, W_hy, b_y: np.tanh(_reference_output(hs, W_hy, b_y)),
-        "a softmax is applied to the output": lambda hs, W_hy, b_y: _softmax(_reference_output(hs, W_hy, b_y)),
-        "W_hy is not transposed": lambda hs, W_hy, b_y: hs @ W_hy + b_y,
-        "y_t is computed from h_(t-1)": _one_step_late,
-        "only the last output is returned": lambda hs, W_hy, b_y: _reference_output(hs, W_hy, b_y)[:, -1],
+        "the bias is missing": M(
+            lambda hs, W_hy, b_y: _reference_output(hs, W_hy, 0 * b_y),
+            "Count the terms of the equation, and those in your line.",
+        ),
+        "the bias is added twice": M(
+            lambda hs, W_hy, b_y: _reference_output(hs, W_hy, 2 * b_y),
+            "Count the terms of the equation, and those in your line.",
+        ),
+        "tanh is applied to the output": M(
+            lambda hs, W_hy, b_y: np.tanh(_reference_output(hs, W_hy, b_y)),
+            "The output is no state: it may be as large as it needs to be.",
+        ),
+        "a softmax is applied to the output": M(
+            lambda hs, W_hy, b_y: _softmax(_reference_output(hs, W_hy, b_y)),
+            "Probabilities come later, in the loss; the output layer stops before.",
+        ),
+        "W_hy is not transposed": M(
+            lambda hs, W_hy, b_y: hs @ W_hy + b_y,
+            "The equation multiplies a column from the left; here the states are rows.",
+        ),
+        "y_t is computed from h_(t-1)": M(
+            _one_step_late,
+            "The output at t reads the state of the same step.",
+        ),
+        "only the last output is returned": M(
+            lambda hs, W_hy, b_y: _reference_output(hs, W_hy, b_y)[:, -1],
+            "There is an output at every step.",
+        ),
     },
 )
 
@@ -184,15 +284,44 @@ COUNT = Exercise(
     reference=_reference_count,
     cases=count_cases,
     probe=call,
+    section="“Reading the state”",
     misconceptions={
-        "no bias is counted": lambda D, H, C: H * D + H * H + C * H,
-        "b_h is not counted": lambda D, H, C: H * D + H * H + C * H + C,
-        "b_y is not counted": lambda D, H, C: H * D + H * H + H + C * H,
-        "b_h is counted twice": lambda D, H, C: H * D + H * H + 2 * H + C * H + C,
-        "W_hh is counted as D by D": lambda D, H, C: H * D + D * D + H + C * H + C,
-        "W_hh is not counted": lambda D, H, C: H * D + H + C * H + C,
-        "the output layer is not counted": lambda D, H, C: H * D + H * H + H,
-        "W_hy is counted as C by D": lambda D, H, C: H * D + H * H + H + C * D + C,
+        "no bias is counted": M(
+            lambda D, H, C: H * D + H * H + C * H,
+            "Write down the shape of every array with parameters: there are five.",
+        ),
+        "b_h is not counted": M(
+            lambda D, H, C: H * D + H * H + C * H + C,
+            "Write down the shape of every array with parameters: there are five.",
+        ),
+        "b_y is not counted": M(
+            lambda D, H, C: H * D + H * H + H + C * H,
+            "Write down the shape of every array with parameters: there are five.",
+        ),
+        "b_h is counted twice": M(
+            lambda D, H, C: H * D + H * H + 2 * H + C * H + C,
+            "PyTorch's layer has two bias vectors; this network has one.",
+        ),
+        "W_hh is counted as D by D": M(
+            lambda D, H, C: H * D + D * D + H + C * H + C,
+            "W_hh takes a state and gives a state.",
+        ),
+        "W_hh is not counted": M(
+            lambda D, H, C: H * D + H + C * H + C,
+            "The recurrence has a matrix of its own.",
+        ),
+        "the output layer is not counted": M(
+            lambda D, H, C: H * D + H * H + H,
+            "C takes part in the count, too.",
+        ),
+        "W_hy is counted as C by D": M(
+            lambda D, H, C: H * D + H * H + H + C * D + C,
+            "The output reads the state, not the input.",
+        ),
+        "H times H is taken for H times 2": M(
+            lambda D, H, C: H * D + 2 * H + H + C * H + C,
+            "A square matrix of H rows has H entries in each of them.",
+        ),
     },
 )
 
@@ -233,16 +362,36 @@ PARITY = Exercise(
     probe=bits_of_relu_network,
     axes="B T",
     result="the bit (is y_t > 1/2?) at [string, step] = ",
+    section="“Weights set by hand”",
     misconceptions={
-        "the output is the input's bit": lambda: _network([1], [[0]], [0], [1]),
-        "the output says that a 1 has come": lambda: _network([1], [[1]], [0], [1]),
-        "the network compares the last two bits": lambda: _network(
-            [1, 1, 1], [[0, 0, 1], [0, 0, 1], [0, 0, 0]], [0, -1, 0], [1, -2, 0]
+        "the output is the input's bit": M(
+            lambda: _network([1], [[0]], [0], [1]),
+            "Without a recurrent weight nothing is remembered.",
         ),
-        "the second unit has no threshold": lambda: _network([1, 1], [[1, -2], [1, -2]], [0, 0], [1, -2]),
-        "the second unit is taken off once, not twice": lambda: _network([1, 1], [[1, -1], [1, -1]], [0, -1], [1, -1]),
-        "the recurrent weights read the first unit only": lambda: _network([1, 1], [[1, 0], [1, 0]], [0, -1], [1, -2]),
-        "W_hh is transposed": lambda: _network([1, 1], [[1, 1], [-2, -2]], [0, -1], [1, -2]),
+        "the output says that a 1 has come": M(
+            lambda: _network([1], [[1]], [0], [1]),
+            "The state counts the ones, or remembers that there was one; a second 1 has to undo the first.",
+        ),
+        "the network compares the last two bits": M(
+            lambda: _network([1, 1, 1], [[0, 0, 1], [0, 0, 1], [0, 0, 0]], [0, -1, 0], [1, -2, 0]),
+            "Parity is of all bits so far, so what is remembered must be the output, not the last input.",
+        ),
+        "the second unit has no threshold": M(
+            lambda: _network([1, 1], [[1, -2], [1, -2]], [0, 0], [1, -2]),
+            "One unit is to wake up only when two ones meet.",
+        ),
+        "the second unit is taken off once, not twice": M(
+            lambda: _network([1, 1], [[1, -1], [1, -1]], [0, -1], [1, -1]),
+            "When 1 and 1 meet the sum is 2, and 0 is wanted: how much has to be taken off?",
+        ),
+        "the recurrent weights read the first unit only": M(
+            lambda: _network([1, 1], [[1, 0], [1, 0]], [0, -1], [1, -2]),
+            "What is carried on has to be the parity, which both units make together.",
+        ),
+        "W_hh is transposed": M(
+            lambda: _network([1, 1], [[1, 1], [-2, -2]], [0, -1], [1, -2]),
+            "Row i of W_hh says what unit i reads.",
+        ),
     },
 )
 

@@ -1,0 +1,168 @@
+"""Runs an answer on cases and notes what came of each. Knows no right answer: it could run beside a student's code."""
+
+import contextlib
+import copy
+import io
+import linecache
+import os
+import sys
+import tempfile
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from array_api_compat import is_torch_array
+
+from autograde import guard
+from autograde.compare import describe
+from autograde.probes import Unusable
+
+HERE = Path(__file__).resolve().parent
+OURS = (HERE, HERE.parent / "rnncore.py")  # whose frames a student need not read
+MESSAGE_LIMIT = 500  # characters of an exception's message that are shown
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What came of one case: a result, or why there is none.
+
+    kind is "" when there is a result, else the name of what was raised; `problem` and `details` explain it. `changed`
+    names the arguments that the answer changed in place.
+    """
+
+    result: Any = None
+    kind: str = ""
+    problem: str = ""
+    details: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+
+
+UNWRITTEN = Attempt(kind="unwritten")
+
+
+def attempts(probe, answer, cases, forbidden=(), seconds=None):
+    """Return an `Attempt` for every case, and one more: the first case again, to see whether the result stays.
+
+    forbidden names what the answer may not use, and `seconds` is the time that all cases may take together; after
+    either, the rest of the cases is not run and has the same attempt.
+    """
+    found = []
+    if reason := guard.uses(answer, forbidden):
+        return [Attempt(kind="Forbidden", problem=reason)] * (len(cases) + 1)
+    with guard.time_limit(seconds), guard.watch(forbidden, frame_of=run) as seen:
+        for arguments in [case.arguments for case in (*cases, *cases[:1])]:
+            stopped = found and found[-1].kind in ("Forbidden", "OutOfTime", "unwritten")
+            found.append(found[-1] if stopped else run(probe, answer, arguments))
+            if seen:  # though the answer caught the exception
+                found[-1] = Attempt(kind="Forbidden", problem=seen[0], details=found[-1].details)
+    return found
+
+
+def run(probe, answer, arguments):
+    """Run one case on a copy of its arguments."""
+    given = copy.deepcopy(dict(arguments))  # an answer that changes its arguments changes its own copy
+    try:
+        result = probe(answer, given)
+        changed = tuple(name for name, value in arguments.items() if not _same(value, given[name]))
+    except Unusable as error:
+        return Attempt(kind="Unusable", problem=f"{error}.")
+    except (guard.Forbidden, guard.OutOfTime) as error:
+        return Attempt(kind=type(error).__name__, problem=str(error), details=_line(error))
+    except KeyboardInterrupt:  # the student's, or nbgrader's when time is up
+        raise
+    except BaseException as error:  # whatever else a student's code raises, SystemExit too, is explained
+        if isinstance(error, NotImplementedError) and not error.args:
+            return UNWRITTEN
+        passed = tuple(f"{name}: {describe(value)}" for name, value in arguments.items())
+        return Attempt(kind=type(error).__name__, problem=_raised(error), details=(*_line(error), *passed))
+    return Attempt(result, changed=changed)
+
+
+def _same(before, after):
+    if isinstance(before, np.ndarray):
+        return type(after) is np.ndarray and before.shape == after.shape and np.array_equal(before, after, True)
+    if is_torch_array(before):
+        return before.shape == after.shape and bool(((before == after) | (before.isnan() & after.isnan())).all())
+    if isinstance(before, dict):
+        return before.keys() == after.keys() and all(_same(before[name], after[name]) for name in before)
+    if isinstance(before, list | tuple):
+        return len(before) == len(after) and all(map(_same, before, after))
+    return before is after or bool(before == after)
+
+
+def _raised(error):
+    try:
+        message = str(error)
+    except Exception:  # a student's own exception class may fail at this
+        message = "(its message cannot be shown)"
+    if len(message) > MESSAGE_LIMIT:
+        message = f"{message[:MESSAGE_LIMIT]} …"
+    return f"Your code raises {type(error).__name__}: {message}"
+
+
+def _line(error):
+    """Return the line of the student's at which an exception was raised, if there is one."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_ours(frame)]
+    if not frames:
+        return ()
+    frame = frames[-1] if _is_written_here(frames[-1]) else next(filter(_is_written_here, reversed(frames)), frames[0])
+    linecache.checkcache(frame.filename)
+    return (f"line {frame.lineno}: {(frame.line or '').strip()}",)
+
+
+def _is_ours(frame):
+    path = Path(frame.filename)
+    return any(ours == path or ours in path.parents for ours in OURS)
+
+
+def _is_written_here(frame):
+    """Tell whether a frame is the student's own code rather than a library's."""
+    return "site-packages" not in frame.filename and "lib/python" not in frame.filename
+
+
+@contextlib.contextmanager
+def captured():
+    """Keep everything that is printed, by Python or below it: one byte on stderr would cost a student all points."""
+    kept = io.StringIO()
+    streams = (sys.stdout, sys.stderr)
+    for stream in streams:
+        stream.flush()
+    with tempfile.TemporaryFile() as below:
+        saved = [os.dup(descriptor) for descriptor in (1, 2)]
+        try:
+            for descriptor in (1, 2):
+                os.dup2(below.fileno(), descriptor)
+            with contextlib.ExitStack() as stack:
+                stack.enter_context(contextlib.redirect_stdout(kept))
+                stack.enter_context(contextlib.redirect_stderr(kept))
+                for stream in streams:
+                    stack.enter_context(_diverted(stream, kept))
+                yield kept
+        finally:
+            for stream in streams:
+                stream.flush()  # what is still buffered goes where the descriptors point now
+            for descriptor, original in zip((1, 2), saved, strict=True):
+                os.dup2(original, descriptor)
+                os.close(original)
+            below.seek(0)
+            kept.write(below.read(10_000).decode(errors="replace"))
+
+
+@contextlib.contextmanager
+def _diverted(stream, kept):
+    """Let a stream write to `kept`, for those who hold the stream itself, as a logging handler made earlier does.
+
+    A kernel's streams send their text past the descriptors. A plain Python's write to the descriptors; they refuse
+    the change and need none.
+    """
+    try:
+        stream.write = kept.write
+    except AttributeError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        del stream.write

@@ -1,0 +1,198 @@
+"""Judges what came of an answer: which cases are right, and what the wrong ones have in common."""
+
+from functools import lru_cache
+
+import numpy as np
+
+from autograde.attempt import attempts
+from autograde.compare import compare, numbers
+from autograde.exercise import PUBLIC_SEED
+from autograde.feedback import Note, Outcome, Verdict
+
+NOT_WRITTEN = "This answer is not written yet: replace the line `raise NotImplementedError()` by your code."
+SMALL = 16  # a case of at most so many numbers is shown whole
+
+
+def judge(exercise, found, seed=PUBLIC_SEED, printed=""):
+    """Return the `Verdict` on the attempts of an answer: `attempts` of the exercise's cases for this seed."""
+
+    def verdict(**rest):
+        return Verdict(exercise.id, exercise.points, printed=printed, **rest)
+
+    if found[0].kind == "unwritten":
+        return verdict(refusal=NOT_WRITTEN)
+    if found[0].kind == "Forbidden":
+        return verdict(refusal=found[0].problem, notes=_notes(("Here:", "", found[0].details)))
+    cases, expected = exercise.draw(seed), _expected(exercise, seed)
+    *found, repeated = found
+    outcomes = [_outcome(exercise, *all_three) for all_three in zip(cases, found, expected, strict=True)]
+    notes = []
+    if not outcomes[0].problem and (difference := _difference(exercise, repeated, expected[0])):
+        kept = "Does your code keep something between calls, or draw at random?"
+        problem = f"The first call is right; the same call again gives something else. {_sentence(difference)} {kept}"
+        outcomes[0] = Outcome(cases[0].label, cases[0].counted, problem)
+    changed = [k for k, attempt in enumerate(found) if attempt.changed]
+    if changed and not outcomes[changed[0]].problem:
+        names = " and ".join(found[changed[0]].changed)
+        problem = f"The numbers are right, but your code changes {names} in place: whoever called it loses their array."
+        outcomes[changed[0]] = Outcome(cases[changed[0]].label, cases[changed[0]].counted, problem)
+    elif changed:
+        names = " and ".join(found[changed[0]].changed)
+        notes += _notes(("Besides:", f"your code changes {names} in place; whoever called it loses their array.", ()))
+    if any(outcome.problem for outcome in outcomes):
+        first = next(k for k, outcome in enumerate(outcomes) if outcome.problem)
+        notes = [
+            *_numbers(exercise, cases[first], found[first], expected[first]),
+            *_first_step(exercise, cases, found, expected),
+            *_terms(cases, outcomes),
+            *_names(exercise, found, expected, seed),
+            *notes,
+        ]
+    return verdict(outcomes=tuple(outcomes), notes=tuple(notes))
+
+
+def misconceptions_of(exercise, found, seed=PUBLIC_SEED):
+    """Return the names of the misconceptions whose results are those of the attempts in every case.
+
+    Where both raise, the kind of exception must be the same; but at least one case in which the answer is wrong must
+    have a result, since exceptions alone say little.
+    """
+    expected = _expected(exercise, seed)
+    return [
+        name
+        for name in exercise.misconceptions
+        if _fits(exercise, found, _of_misconception(exercise, name, seed), expected)
+    ]
+
+
+def _fits(exercise, found, theirs, expected):
+    telling = False
+    for mine, other, right in zip(found, theirs, expected, strict=False):
+        if mine.kind != other.kind or mine.changed != other.changed:
+            return False
+        if not mine.kind:
+            if _difference(exercise, mine, other.result):
+                return False
+            telling = telling or bool(mine.changed) or _difference(exercise, mine, right) is not None
+    return telling
+
+
+@lru_cache(maxsize=32)
+def _expected(exercise, seed):
+    """Return the right results; kept, because every check asks for them."""
+    return [exercise.probe(exercise.reference, case.arguments) for case in exercise.draw(seed)]
+
+
+@lru_cache(maxsize=512)
+def _of_misconception(exercise, name, seed):
+    with np.errstate(all="ignore"):
+        return attempts(exercise.probe, exercise.misconceptions[name].implementation, exercise.draw(seed))
+
+
+def _difference(exercise, attempt, expected):
+    """Return the `Difference` of an attempt's result from another, or None."""
+    if attempt.kind:
+        return None
+    try:
+        return compare(attempt.result, expected, exercise.axes, exercise.tolerance, exercise.result)
+    except TypeError:  # what a misconception returns need not be a kind of result that is expected anywhere
+        return compare(None, 0)
+
+
+def _outcome(exercise, case, attempt, expected):
+    if attempt.kind:
+        return Outcome(case.label, case.counted, attempt.problem, attempt.details)
+    difference = _difference(exercise, attempt, expected)
+    return Outcome(case.label, case.counted, _sentence(difference) if difference else "")
+
+
+def _sentence(difference):
+    return difference.text[0].upper() + difference.text[1:] + "."
+
+
+def _notes(*parts):
+    return [Note(*part) for part in parts if any(part[1:])]
+
+
+def _numbers(exercise, case, attempt, expected):
+    """Show a small case whole: what was passed, what came, what was expected."""
+    passed = {name: numbers(value) for name, value in case.arguments.items()}
+    wanted, came = numbers(expected), numbers(attempt.result)
+    shown = [*passed.values(), wanted]
+    if attempt.kind or not passed or any(value is None for value in shown) or sum(map(np.size, shown)) > SMALL:
+        return []
+    lines = [f"{name} = {_written(value)}" for name, value in passed.items()]
+    lines += [f"your result: {_written(came)}"] if came is not None else []
+    return _notes(("The whole case:", "", (*lines, f"expected:    {_written(wanted)}")))
+
+
+def _written(value):
+    return np.array2string(np.asarray(value), precision=4, separator=", ", suppress_small=True).replace("\n", "")
+
+
+def _first_step(exercise, cases, found, expected):
+    """Say at which time step a sequence departs from the right one, with a picture of the error."""
+    if not isinstance(exercise.axes, str) or "T" not in exercise.axes.split():
+        return []
+    for case, attempt, right in zip(cases, found, expected, strict=True):
+        came = numbers(attempt.result) if not attempt.kind else None
+        if came is None or not isinstance(right, np.ndarray) or np.shape(came) != right.shape or right.ndim < 2:
+            continue
+        axis = exercise.axes.split().index("T")
+        scale = max(1.0, float(np.abs(right).max()))
+        error = np.moveaxis(np.abs(came - right) / scale, axis, -1)  # (B, ..., T)
+        error = np.where(np.isnan(error), np.inf, error)
+        T = right.shape[axis]
+        wrong = (error > exercise.tolerance).reshape(-1, T).any(0)
+        if T == 1 or not wrong.any():
+            continue
+        row = int((error > exercise.tolerance).reshape(len(error), -1).any(1).argmax())
+        picture = error[row].reshape(-1, T)  # (units, T)
+        t = int(wrong.argmax()) + 1
+        right_ones = [k + 1 for k in range(T) if not wrong[k]]
+        if wrong.all():
+            text = f"all {T} steps are wrong, from t = 1 on"
+        elif right_ones == list(range(1, t)):
+            text = f"t = {t} is the first wrong step, and all later ones are wrong; before it everything is right"
+        else:
+            text = f"t = {t} is the first wrong step; right are t = {_listed(right_ones)}"
+        return [Note(f"Over time ({case.label}):", f"{text}.", (), picture)]
+    return []
+
+
+def _listed(steps, limit=8):
+    shown = ", ".join(map(str, steps[:limit]))
+    return shown + (", …" if len(steps) > limit else "")
+
+
+def _terms(cases, outcomes):
+    """Point to the term whose own case fails while another term's passes."""
+    alone = [(case.term, bool(outcome.problem)) for case, outcome in zip(cases, outcomes, strict=True) if case.term]
+    wrong, right = ([term for term, failed in alone if failed is which] for which in (True, False))
+    if not alone or not any(outcome.problem for outcome in outcomes):
+        return []
+    if wrong and right:
+        return _notes(("Where to look:", f"at {_and(wrong)}. Alone, {_and(right)} {_is(right)} right.", ()))
+    if right:
+        return _notes(("Where to look:", f"alone, {_and(right)} {_is(right)} right; put together they are not.", ()))
+    return []
+
+
+def _and(terms):
+    return " and ".join(filter(None, [", ".join(terms[:-1]), terms[-1]]))
+
+
+def _is(terms):
+    return "are" if len(terms) > 1 else "is"
+
+
+def _names(exercise, found, expected, seed):
+    """Name what went wrong, if the results are those of a misconception in every case."""
+    names = misconceptions_of(exercise, found, seed)
+    read = f" Read again: {exercise.section}." if exercise.section else ""
+    if not names:
+        return _notes(("", read.strip(), ()))
+    advice = " ".join(dict.fromkeys(exercise.misconceptions[name].advice for name in names))
+    return [
+        Note("What it looks like:", f"these are the numbers one gets when {' or when '.join(names)}. {advice}{read}")
+    ]

@@ -1,0 +1,209 @@
+"""Watches an answer while it runs: it may not use what it is to write itself, nor take for ever."""
+
+import ast
+import contextlib
+import ctypes
+import importlib
+import inspect
+import signal
+import sys
+import textwrap
+import threading
+import types
+from functools import partial
+
+
+class Forbidden(BaseException):  # no answer's `except Exception` may swallow it
+    """Raised where an answer calls what the exercise forbids."""
+
+
+class OutOfTime(BaseException):
+    """Raised in an answer that runs for too long."""
+
+    def __str__(self):
+        return "Your code was stopped because it ran for too long. Is there a loop that never ends?"
+
+
+@contextlib.contextmanager
+def time_limit(seconds):
+    """Raise `OutOfTime` in what runs inside, once `seconds` have passed (None: never), and again until it ends."""
+    if seconds is None:
+        yield
+        return
+    if threading.current_thread() is threading.main_thread() and hasattr(signal, "setitimer"):
+
+        def stop(*_):
+            raise OutOfTime()
+
+        before = signal.signal(signal.SIGALRM, stop)
+        signal.setitimer(signal.ITIMER_REAL, seconds, 0.1)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        return
+    # Where there is no such signal (Windows, another thread): raise from a second thread. It cannot wake a sleeper.
+    done, target = threading.Event(), ctypes.c_ulong(threading.get_ident())
+
+    def watch():
+        wait = seconds
+        while not done.wait(wait):
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(target, ctypes.py_object(OutOfTime))
+            wait = 0.1
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
+
+
+def uses(answer, names):
+    """Return why an answer uses what it may not, found by reading it, or ""; names are dotted: "torch.nn.RNN"."""
+    things = {name: _thing(name) for name in names}
+    inner = answer
+    while isinstance(inner, partial):
+        inner = inner.func
+    inner = inspect.unwrap(inner) if callable(inner) else inner
+    if name := _which(inner, things) or _which(getattr(inner, "__func__", None), things):
+        return _sentence(name)
+    for function in _functions_of(inner):
+        try:
+            tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+        except (OSError, TypeError, SyntaxError):
+            continue
+        known = _names_known_to(function)
+        for node in ast.walk(tree):
+            if name := _named(node, known, things):
+                return f"{_sentence(name)} (line: {ast.unparse(node)})"
+    return ""
+
+
+@contextlib.contextmanager
+def watch(names, frame_of):
+    """Raise `Forbidden` where code inside calls one of the named things, under whatever alias.
+
+    Yields a list of what was called, for an answer that catches everything. frame_of is the function that runs the
+    answer: only what is called below it counts. Calls that a probe makes of its own accord are marked by `allowed`.
+    """
+    seen = []
+    if not names:
+        yield seen
+        return
+    codes, files, builtins = {}, {}, {}
+    for name in names:
+        thing = _thing(name)
+        if isinstance(thing, types.ModuleType):
+            files[thing.__file__] = name
+        for function in _functions_of(thing):
+            codes[inspect.unwrap(function).__code__] = name  # a wrapper's code may be shared by many
+        if isinstance(thing, types.BuiltinFunctionType):
+            builtins[thing] = name
+
+    def see(frame, event, arg):
+        name = None
+        if event == "call":
+            name = codes.get(frame.f_code) or files.get(frame.f_code.co_filename)
+        elif event == "c_call" and isinstance(arg, types.BuiltinFunctionType):
+            name = builtins.get(arg)
+        if name and _by_the_answer(frame, frame_of.__code__):
+            seen.append(_sentence(name))
+            raise Forbidden(seen[-1])
+
+    before = sys.getprofile()
+    sys.setprofile(see)
+    try:
+        yield seen
+    finally:
+        sys.setprofile(before)
+
+
+def allowed(function, *args, **kwargs):
+    """Call a function for a probe, though an answer may not call it."""
+    return function(*args, **kwargs)
+
+
+def _by_the_answer(frame, outermost):
+    while frame := frame.f_back:
+        if frame.f_code is allowed.__code__:
+            return False
+        if frame.f_code is outermost:
+            return True
+    return False
+
+
+def _sentence(name):
+    return (
+        f"This exercise asks you to write it yourself, so {name} may not be used here. Nothing is lost: write it out."
+    )
+
+
+def _thing(name):
+    """Return what a dotted name stands for."""
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        try:
+            thing = importlib.import_module(".".join(parts[:length]))
+        except ImportError:
+            continue
+        for part in parts[length:]:
+            thing = getattr(thing, part)
+        return thing
+    raise ImportError(name)
+
+
+def _which(value, things):
+    """Return the name of the forbidden thing that a value is or belongs to, or None."""
+    for name, thing in things.items():
+        if value is thing or (isinstance(thing, type) and isinstance(value, type) and issubclass(value, thing)):
+            return name
+        if isinstance(thing, type) and isinstance(value, thing):
+            return name
+        if isinstance(thing, types.ModuleType) and getattr(value, "__module__", None) == thing.__name__:
+            return name
+    return None
+
+
+def _functions_of(thing):
+    """Return the Python functions that a function, a class or a callable object consists of."""
+    if isinstance(thing, types.FunctionType):
+        return [thing]
+    if isinstance(thing, types.MethodType):
+        return [thing.__func__]
+    kind = thing if isinstance(thing, type) else type(thing)
+    if kind.__module__ == "builtins":
+        return []
+    return [value for value in vars(kind).values() if isinstance(value, types.FunctionType)]
+
+
+def _names_known_to(function):
+    """Return what the names in a function stand for, except its own variables."""
+    cells = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # a cell that is still empty
+            cells[name] = cell.cell_contents
+    known = {**function.__globals__, **cells}
+    return {name: value for name, value in known.items() if name not in function.__code__.co_varnames}
+
+
+def _named(node, known, things):
+    """Return the name of the forbidden thing that a node of a syntax tree stands for, or None."""
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        base = [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+        imported = {".".join([*base, alias.name]) for alias in node.names} | set(base)
+        return next((name for name in things if name in imported), None)
+    if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
+        return None
+    parts = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return None
+    value = known.get(node.id)
+    for part in reversed(parts):
+        value = getattr(value, part, None) if isinstance(value, types.ModuleType | type) else None
+    return _which(value, things) if value is not None else None
