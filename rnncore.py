@@ -8,18 +8,18 @@ Sizes: B batch, T time steps, D input size, H hidden size. Sequences are batch f
 hs (B, T, H) are h_1 ... h_T and never h_0. The equations multiply column vectors, W x; arrays hold one vector a row,
 so the code multiplies by the transpose, x @ W.T.
 
-Every function raises TypeError for an argument of a wrong kind or dtype and ValueError for a wrong shape, device or
-option. The message names the argument, what came and what was expected.
+Every wrong argument is refused with a TypeError or a ValueError that names it, what came and what was expected.
 
 Part 2, PyTorch. RNNCell, GRUCell, LSTMCell, RNN, GRU and LSTM take and give what their namesakes in torch.nn do, and
-load their weights. Quantisation, TorchScript and the private list _flat_weights are left out.
+load their weights. Left out are quantisation, TorchScript, the private list _flat_weights, complex numbers, and being
+an instance of torch.nn.RNNBase with its helpers.
 
 Part 3, looking inside. Functions for PyTorch's recurrent modules: gradients of every state, initialisation, sampling.
 
 How near two right answers are, relative to the largest entry: in float64 1e-12 for states and 1e-10 for gradients, in
-float32 1e-5 and 1e-4. That holds while the recurrence forgets: with a recurrent gain above about 1.5 a long sequence
-is chaotic, rounding grows exponentially, and equally right code disagrees in every digit. Compare on short sequences,
-or with weights that contract.
+float32 1e-5 and 1e-4. That holds unless every output passes through closed gates (see `_sigmoid`), and while the
+recurrence forgets: with a recurrent gain above about 1.5 a long sequence is chaotic, rounding grows exponentially, and
+equally right code disagrees in every digit. Compare on short sequences, or with weights that contract.
 """
 
 import warnings
@@ -102,8 +102,9 @@ def _check(arrays, known=None, more_dtypes=frozenset(), mixed=False, like=None):
         for axis, size in zip(letters, array.shape, strict=True):
             gates, letter = int(axis[:-1] or 1), axis[-1]
             if sizes.setdefault(letter, size // gates) * gates != size:
-                known = ", ".join(f"{k} = {sizes[k]} from {source[k]}" for k in source if k in axes)
-                raise ValueError(f"{name} has shape {tuple(array.shape)}; expected {shape} with {known}")
+                given = ", ".join(f"{k} = {sizes[k]} from {source[k]}" for k in source if k in axes)
+                given = f" with {given}" if given else ""
+                raise ValueError(f"{name} has shape {tuple(array.shape)}; expected {shape}{given}")
             source.setdefault(letter, name)
     if sizes.get("T") == 0:
         raise ValueError(f"{source['T']} has no time step, T = 0; expected at least one")
@@ -150,7 +151,8 @@ def _steps(*sequences):
 
 def _sum_of_outer_products(das, inputs):
     """Return the sum of da xᵀ over batch and time, (K, N), from (B, T, K) and (B, T, N): one matrix product."""
-    return das.reshape(-1, das.shape[-1]).T @ inputs.reshape(-1, inputs.shape[-1])
+    N = das.shape[0] * das.shape[1]  # not -1, which has no answer where D or H is 0
+    return das.reshape(N, das.shape[-1]).T @ inputs.reshape(N, inputs.shape[-1])
 
 
 def _split(a, gates):
@@ -160,8 +162,10 @@ def _split(a, gates):
 
 
 def _sigmoid(a, xp):
-    """Return σ(a) = (1 + tanh(a/2)) / 2, which cannot overflow."""
-    return (1 + xp.tanh(a / 2)) / 2
+    """Return σ(a), for arrays as (1 + tanh(a/2)) / 2, which cannot overflow; below about −17 (−37) it is 0 in float32
+    (float64), since its error is one rounding of 1.
+    """
+    return torch.sigmoid(a) if isinstance(a, torch.Tensor) else (1 + xp.tanh(a / 2)) / 2
 
 
 # ======================================================================================================================
@@ -267,7 +271,7 @@ def rnn_jacobian(h_next, W_hh):
     """Return the Jacobian of one tanh step, J_t = ∂h_t/∂h_{t-1} = diag(1 − h_t²) W_hh, shape (B, H, H).
 
     h_next (B, H) is the state h_t that the step returned; entry [b, i, j] is ∂h_t[b, i] / ∂h_{t-1}[b, j].
-    A gradient with respect to h_t, as a row, multiplies it from the left. Source: Werbos 1990.
+    A gradient with respect to h_t, as a row, multiplies it from the left: the chain rule of Werbos 1990 as a matrix.
     """
     return (1 - h_next * h_next)[:, :, None] * W_hh  # (B, H, 1) * (H, H)
 
@@ -278,7 +282,8 @@ def jacobian_product(hs, W_hh, start, stop):
 
     hs (B, T, H) are the states of `rnn_forward`; steps are counted from 1, 0 <= start <= stop <= T, and start = stop
     gives the identity. The later step stands on the left: a gradient with respect to h_stop, as a row, times the
-    product is the gradient with respect to h_start. Source: Pascanu, Mikolov and Bengio 2013.
+    product is the gradient with respect to h_start. Pascanu, Mikolov and Bengio 2013 have the same product for
+    pre-activations, transposed.
     """
     _check_number("start", start, 0, whole=True)
     _check_number("stop", stop, 0, whole=True)
@@ -437,7 +442,7 @@ def lstm_step(x, h, c, W_xh, W_hh, b_h):
     """Return the next state and cell (h_t, c_t), each (B, H): c_t = f ⊙ c_{t-1} + i ⊙ g, h_t = o ⊙ tanh(c_t).
 
     x (B, D), h (B, H), c (B, H); W_xh (4H, D), W_hh (4H, H), b_h (4H,), stacked i, f, g, o. Source: Gers, Schmidhuber
-    and Cummins 2000, without peepholes.
+    and Cummins 2000.
     """
     xp = array_namespace(x)
     i, f, g, o = _lstm_gates(x @ W_xh.T + h @ W_hh.T + b_h, xp)
@@ -535,7 +540,7 @@ def clip_by_global_norm(grads, max_norm):
     if max_norm != float("inf"):
         _check_number("max_norm", max_norm, 0)
     _check({f"grads[{k}]": (gradient, "any") for k, gradient in enumerate(grads)})
-    xp = array_namespace(*grads)
+    xp, max_norm = array_namespace(*grads), float(max_norm)  # a np.float64 would turn float32 into float64
     norm = xp.sqrt(sum((g * g).sum() for g in grads))
     one = xp.ones_like(norm)
     scale = xp.where(norm > max_norm, max_norm / xp.where(norm > 0, norm, one), one)
@@ -543,54 +548,94 @@ def clip_by_global_norm(grads, max_norm):
 
 
 # ======================================================================================================================
-# Part 2, PyTorch: stand-ins for torch.nn's recurrent layers and cells, which run one step after the other as written
-# here, or all steps in NumPy where that is faster (the last section of this part). The networks differ in one step:
+# Part 2, PyTorch: stand-ins for torch.nn's recurrent layers and cells. They run one step after the other, as written
+# here, or all steps in NumPy where that is faster (the last section of this part). The networks differ in their step:
 
 
-class _ElmanStep:
-    _gates, _states = 1, 1
+class _Elman:
+    gates, states = 1, 1
 
-    def _step(self, from_x, state, W_hh, b_hh, W_hr=None):
+    def __init__(self, nonlinearity):
+        self.nonlinearity = nonlinearity
+
+    def step(self, from_x, state, W_hh, b_hh, W_hr=None):
         """Return (h_t,) from the input's part of the sums, (B, H), and (h_{t-1},)."""
         return (_activate(from_x + linear(state[0], W_hh, b_hh), self.nonlinearity, torch),)
 
-    def _in_numpy(self, *arrays):
+    def forward(self, keep, *arrays):
         return _rnn_in_numpy(self.nonlinearity, *arrays)
 
-    def _back_in_numpy(self, *arrays):
-        return _rnn_back_in_numpy(self.nonlinearity, *arrays)
+    def backward(self, needs_dx, *arrays):
+        return _rnn_back_in_numpy(self.nonlinearity, needs_dx, *arrays)
 
 
-class _GRUStep:
-    _gates, _states = 3, 1
+class _Gru:
+    gates, states = 3, 1
 
-    def _step(self, from_x, state, W_hh, b_hh, W_hr=None):
+    def step(self, from_x, state, W_hh, b_hh, W_hr=None):
         """Return (h_t,) from the input's part of the sums, (B, 3H), and (h_{t-1},)."""
         _, z, n, _ = _gru_gates(from_x, linear(state[0], W_hh, b_hh), torch)
         return ((1 - z) * n + z * state[0],)
 
-    def _in_numpy(self, *arrays):
+    def forward(self, *arrays):
         return _gru_in_numpy(*arrays)
 
-    def _back_in_numpy(self, *arrays):
+    def backward(self, *arrays):
         return _gru_back_in_numpy(*arrays)
 
 
-class _LSTMStep:
-    _gates, _states = 4, 2
+class _Lstm:
+    gates, states = 4, 2
 
-    def _step(self, from_x, state, W_hh, b_hh, W_hr=None):
+    def step(self, from_x, state, W_hh, b_hh, W_hr=None):
         """Return (h_t, c_t) from the input's part of the sums, (B, 4H), and (h_{t-1}, c_{t-1})."""
         i, f, g, o = _lstm_gates(from_x + linear(state[0], W_hh, b_hh), torch)
         c = f * state[1] + i * g
         h = o * torch.tanh(c)
         return (h if W_hr is None else linear(h, W_hr)), c
 
-    def _in_numpy(self, *arrays):
+    def forward(self, *arrays):
         return _lstm_in_numpy(*arrays)
 
-    def _back_in_numpy(self, *arrays):
+    def backward(self, *arrays):
         return _lstm_back_in_numpy(*arrays)
+
+
+def _run_torch(network, rows, state, sizes, weights, reverse=False):
+    """Run one direction of one layer in PyTorch, step after step; return all states (N, H) and the final ones (B, H).
+
+    rows (N, D) holds the inputs of step 1, then those of step 2, ..., as a PackedSequence does: sizes[t] of them belong
+    to step t + 1, and sequences that end earlier stand last.
+    """
+    W_xh, W_hh, b_xh, *rest = weights
+    from_x = linear(rows, W_xh, b_xh).split(sizes)  # T arrays, each (B_t, K)
+    now = [s[: sizes[-1] if reverse else sizes[0]] for s in state]
+    hs, ended = {}, []
+    for t in range(len(sizes))[:: -1 if reverse else 1]:
+        if now[0].shape[0] > sizes[t]:  # forwards: the sequences that stand last are over
+            ended.append([s[sizes[t] :] for s in now])
+            now = [s[: sizes[t]] for s in now]
+        elif now[0].shape[0] < sizes[t]:  # backwards: they begin
+            now = [torch.cat([s, s0[s.shape[0] : sizes[t]]]) for s, s0 in zip(now, state, strict=True)]
+        now = network.step(from_x[t], now, W_hh, *rest)
+        hs[t] = now[0]
+    final = [torch.cat(s) for s in zip(now, *reversed(ended), strict=True)] if ended else now
+    return torch.cat([hs[t] for t in range(len(sizes))]), final
+
+
+def _run_numpy(network, rows, state, sizes, weights, reverse=False):
+    """The same in NumPy, for sequences of one length."""
+    W_xh, W_hh, b_xh, b_hh = weights
+    if b_xh is None:
+        b_xh = b_hh = W_hh.new_zeros(len(W_hh))
+    x = rows.view(len(sizes), sizes[0], rows.shape[1])  # (T, B, D)
+    inputs = (x.flip(0) if reverse else x, *state, W_xh, W_hh, b_xh, b_hh)
+    if torch.is_grad_enabled() and any(t.requires_grad for t in inputs):
+        hs, *cell = _InNumPy.apply(network, *inputs)
+    else:
+        outputs, _ = _quietly(network.forward, False, inputs)
+        hs, *cell = map(_tensor, outputs)
+    return (hs.flip(0) if reverse else hs).view(len(rows), W_hh.shape[1]), [hs[-1], *cell]
 
 
 def _check_options(options):
@@ -636,12 +681,12 @@ class _Weights(torch.nn.Module):
 
     def _checked_states(self, hx, axes, W_xh, known=None, **inputs):
         """Return the initial state as a tuple, or None, after checking it and the input against the weights."""
-        if self._states == 1:
+        if self._network.states == 1:
             hx = None if hx is None else (hx,)
         elif hx is not None and not (isinstance(hx, tuple | list) and len(hx) == 2):
             came = f"{len(hx)} items" if isinstance(hx, tuple | list) else f"a {type(hx).__name__}"
             raise TypeError(f"hx is {came}; expected a pair, the initial state and the initial cell: (h0, c0)")
-        states = dict(zip(["hx"] if self._states == 1 else ["hx[0]", "hx[1]"], hx or (), strict=False))
+        states = dict(zip(["hx"] if self._network.states == 1 else ["hx[0]", "hx[1]"], hx or (), strict=False))
         projected = {"hx[0]": axes.replace("H", "P")} if getattr(self, "proj_size", 0) else {}
         arrays = {name: (state, projected.get(name, axes)) for name, state in states.items()}
         known = {"D": (self.input_size, "input_size"), "H": (self.hidden_size, "hidden_size"), **(known or {})}
@@ -655,11 +700,11 @@ class _Cell(_Weights):
 
     _usual = (("bias", True), ("nonlinearity", "tanh"))
 
-    def __init__(self, input_size, hidden_size, bias, device, dtype, **options):
+    def __init__(self, gates, input_size, hidden_size, bias, device, dtype, **options):
         options = {"input_size": input_size, "hidden_size": hidden_size, "bias": bias, **options}
         _check_options(options)
         super().__init__()
-        K, biases = self._gates * hidden_size, ("bias_ih", "bias_hh")
+        K, biases = gates * hidden_size, ("bias_ih", "bias_hh")
         shapes = {"weight_ih": (K, input_size), "weight_hh": (K, hidden_size)}
         self._make(options, shapes | dict.fromkeys(biases, (K,) if bias else None), device, dtype)
 
@@ -667,10 +712,10 @@ class _Cell(_Weights):
         batch = "" if getattr(input, "ndim", 2) == 1 else "B "
         states = self._checked_states(hx, f"{batch}H", self.weight_ih, input=(input, f"{batch}D"))
         if states is None:
-            states = (input.new_zeros((*input.shape[:-1], self.hidden_size)),) * self._states
+            states = (input.new_zeros((*input.shape[:-1], self.hidden_size)),) * self._network.states
         from_x = linear(input, self.weight_ih, self.bias_ih)
-        states = self._step(from_x, states, self.weight_hh, self.bias_hh)
-        return states if self._states == 2 else states[0]
+        states = self._network.step(from_x, states, self.weight_hh, self.bias_hh)
+        return states if self._network.states == 2 else states[0]
 
 
 class _Layer(_Weights):
@@ -679,14 +724,18 @@ class _Layer(_Weights):
     _usual = (("proj_size", 0), ("num_layers", 1), ("bias", True), ("batch_first", False), ("dropout", 0),
               ("bidirectional", False))  # fmt: skip
 
-    def __init__(self, input_size, hidden_size, bias, device, dtype, num_layers, bidirectional, proj_size=0, **options):
+    def __init__(self, gates, input_size, hidden_size, bias, device, dtype, num_layers, bidirectional, proj_size=0,
+                 **options):  # fmt: skip
         options |= {"input_size": input_size, "hidden_size": hidden_size, "bias": bias, "num_layers": num_layers}
         options |= {"bidirectional": bidirectional, "proj_size": proj_size}
         _check_options(options)
+        options["dropout"] = float(options["dropout"])
         if options["dropout"] > 0 and num_layers == 1:
-            warnings.warn("dropout stands between layers: with num_layers=1 it does nothing", stacklevel=3)
+            warnings.warn(
+                "dropout option adds dropout after all but the last layer: with num_layers=1, none", stacklevel=3
+            )
         super().__init__()
-        K, P, shapes = self._gates * hidden_size, proj_size or hidden_size, {}
+        K, P, shapes = gates * hidden_size, proj_size or hidden_size, {}
         for k in range(num_layers):
             D = P * (1 + bidirectional) if k else input_size
             of_one = {"weight_ih": (K, D), "weight_hh": (K, P)} | ({"bias_ih": (K,), "bias_hh": (K,)} if bias else {})
@@ -739,25 +788,26 @@ class _Layer(_Weights):
             output = output.squeeze(1) if single else output.transpose(0, 1) if self.batch_first else output
             if single:
                 states = [s.squeeze(1) for s in states]
-        return output, (tuple(states) if self._states == 2 else states[0])
+        return output, (tuple(states) if self._network.states == 2 else states[0])
 
     def _run(self, rows, states, sizes):
         """Run all layers; return the last one's states (N, H) and all final states, a list of (L, B, H).
 
-        rows (N, D) holds the inputs of step 1, then those of step 2, ..., as a PackedSequence does: sizes[t] of them
-        belong to step t + 1, and sequences that end earlier stand last.
+        For rows and sizes see `_run_torch`.
         """
-        endings, final, layer = self._endings(), [], []
-        widths = (self.proj_size or self.hidden_size, self.hidden_size)[: self._states]
+        network, endings, final, layer = self._network, self._endings(), [], []
+        widths = (self.proj_size or self.hidden_size, self.hidden_size)[: network.states]
         for end in endings:
             k = len(final)
             state = [s[k] for s in states] if states else [rows.new_zeros(sizes[0], width) for width in widths]
             weights = [getattr(self, name + end, None) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
             if self.proj_size:
                 weights.append(getattr(self, f"weight_hr{end}"))
+            if network.states == 2 and not self.proj_size and rows.is_cpu and torch.is_autocast_enabled("cpu"):
+                state = [s.to(torch.get_autocast_dtype("cpu")) for s in state]  # as torch.nn does, for this one layer
             plain = sizes[0] == sizes[-1] and not self.proj_size and _numpy_takes(rows, *state, *weights)
-            run = self._run_numpy if plain else self._run_torch
-            hs, last = run(rows, state, sizes, weights, reverse=end.endswith("_reverse"))  # (N, H), each (B, H)
+            run = _run_numpy if plain else _run_torch
+            hs, last = run(network, rows, state, sizes, weights, end.endswith("_reverse"))  # (N, H), each (B, H)
             layer.append(hs)
             final.append(last)
             if len(layer) == 1 + self.bidirectional:
@@ -766,39 +816,8 @@ class _Layer(_Weights):
                     rows = dropout(rows, self.dropout, self.training)
         return rows, [torch.stack(s) for s in zip(*final, strict=True)]
 
-    def _run_torch(self, rows, state, sizes, weights, reverse):
-        """Run one direction of one layer, one step after the other, in PyTorch."""
-        W_xh, W_hh, b_xh, *rest = weights
-        from_x = linear(rows, W_xh, b_xh).split(sizes)  # T arrays, each (B_t, K)
-        now = [s[: sizes[-1] if reverse else sizes[0]] for s in state]
-        hs, ended = {}, []
-        for t in range(len(sizes))[:: -1 if reverse else 1]:
-            if len(now[0]) > sizes[t]:  # forwards: the sequences that stand last are over
-                ended.append([s[sizes[t] :] for s in now])
-                now = [s[: sizes[t]] for s in now]
-            elif len(now[0]) < sizes[t]:  # backwards: they begin
-                now = [torch.cat([s, s0[len(s) : sizes[t]]]) for s, s0 in zip(now, state, strict=True)]
-            now = self._step(from_x[t], now, W_hh, *rest)
-            hs[t] = now[0]
-        final = [torch.cat(s) for s in zip(now, *reversed(ended), strict=True)] if ended else now
-        return torch.cat([hs[t] for t in range(len(sizes))]), final
 
-    def _run_numpy(self, rows, state, sizes, weights, reverse):
-        """The same in NumPy, for sequences of one length."""
-        W_xh, W_hh, b_xh, b_hh = weights
-        if b_xh is None:
-            b_xh = b_hh = W_hh.new_zeros(len(W_hh))
-        x = rows.view(len(sizes), sizes[0], rows.shape[1])  # (T, B, D)
-        inputs = (x.flip(0) if reverse else x, *state, W_xh, W_hh, b_xh, b_hh)
-        if torch.is_grad_enabled() and any(t.requires_grad for t in inputs):
-            hs, *cell = _InNumPy.apply(self, *inputs)
-        else:
-            outputs, _ = _quietly(self._in_numpy, False, inputs)
-            hs, *cell = (torch.from_numpy(np.ascontiguousarray(a)) for a in outputs)
-        return (hs.flip(0) if reverse else hs).view(len(rows), self.hidden_size), [hs[-1], *cell]
-
-
-class RNNCell(_ElmanStep, _Cell):
+class RNNCell(_Cell):
     """One step of a plain recurrent network, h' = f(W_ih x + b_ih + W_hh h + b_hh): torch.nn.RNNCell's stand-in.
 
     Call it with input (B, D), or (D,), and hx (B, H), or (H,); left out, hx is zero. It returns h', shaped like hx.
@@ -807,21 +826,27 @@ class RNNCell(_ElmanStep, _Cell):
     """
 
     def __init__(self, input_size, hidden_size, bias=True, nonlinearity="tanh", device=None, dtype=None):
-        super().__init__(input_size, hidden_size, bias, device, dtype, nonlinearity=nonlinearity)
+        super().__init__(_Elman.gates, input_size, hidden_size, bias, device, dtype, nonlinearity=nonlinearity)
+
+    @property
+    def _network(self):
+        return _Elman(self.nonlinearity)
 
 
-class GRUCell(_GRUStep, _Cell):
+class GRUCell(_Cell):
     """One step of a gated recurrent unit, as `gru_step` has it: torch.nn.GRUCell's stand-in.
 
     Call it with input (B, D), or (D,), and hx (B, H), or (H,); left out, hx is zero. It returns h', shaped like hx.
     The weights are those of `RNNCell` with 3H rows, the gates r, z, n. Source: Cho et al. 2014 and torch.nn.GRU.
     """
 
+    _network = _Gru()
+
     def __init__(self, input_size, hidden_size, bias=True, device=None, dtype=None):
-        super().__init__(input_size, hidden_size, bias, device, dtype)
+        super().__init__(_Gru.gates, input_size, hidden_size, bias, device, dtype)
 
 
-class LSTMCell(_LSTMStep, _Cell):
+class LSTMCell(_Cell):
     """One step of a long short-term memory, as `lstm_step` has it: torch.nn.LSTMCell's stand-in.
 
     Call it with input (B, D), or (D,), and hx, a pair (h, c), each (B, H), or (H,); left out, both are zero. It returns
@@ -829,11 +854,13 @@ class LSTMCell(_LSTMStep, _Cell):
     their sum. Source: Gers, Schmidhuber and Cummins 2000.
     """
 
+    _network = _Lstm()
+
     def __init__(self, input_size, hidden_size, bias=True, device=None, dtype=None):
-        super().__init__(input_size, hidden_size, bias, device, dtype)
+        super().__init__(_Lstm.gates, input_size, hidden_size, bias, device, dtype)
 
 
-class RNN(_ElmanStep, _Layer):
+class RNN(_Layer):
     """A plain recurrent network over whole sequences: torch.nn.RNN's stand-in.
 
     Options: num_layers stacked, each fed the states of the one below (after dropout, while training); bidirectional
@@ -844,35 +871,40 @@ class RNN(_ElmanStep, _Layer):
     directions: layer 0 forwards, layer 0 backwards, layer 1 ... It returns the last layer's states, in the form of the
     input and H (or 2H) wide, and the states after the last step (the first, for the backwards direction), like hx.
 
-    The weights of layer k are weight_ih_lk (H, D), weight_hh_lk (H, H), bias_ih_lk (H,) and bias_hh_lk (H,), with
-    "_reverse" added for the second direction; each class loads the other's state_dict. On a CPU, in float32 and
-    float64, forward and backward run in NumPy, whose threads are set by the environment (OMP_NUM_THREADS) and not by
-    torch.set_num_threads. Whoever only wants speed on a GPU loads the weights into torch.nn, which calls cuDNN.
-    Source: Elman 1990.
+    The weights of layer k are weight_ih_lk (H, D), from layer 1 on (H, H) or (H, 2H), weight_hh_lk (H, H),
+    bias_ih_lk (H,) and bias_hh_lk (H,), with "_reverse" added for the second direction; each class loads the other's
+    state_dict. On a CPU, in float32 and float64, sequences of one length run in NumPy, forward and backward; its
+    threads are set by the environment (OMP_NUM_THREADS) and not by torch.set_num_threads. Everything else, and what is
+    to be differentiated twice, traced or transformed, runs in PyTorch, step after step. Source: Elman 1990.
     """
 
     def __init__(self, input_size, hidden_size, num_layers=1, nonlinearity="tanh", bias=True, batch_first=False,
                  dropout=0.0, bidirectional=False, device=None, dtype=None):  # fmt: skip
-        super().__init__(input_size, hidden_size, bias, device, dtype, num_layers, bidirectional,
+        super().__init__(_Elman.gates, input_size, hidden_size, bias, device, dtype, num_layers, bidirectional,
                          nonlinearity=nonlinearity, batch_first=batch_first, dropout=dropout)  # fmt: skip
         self.mode = f"RNN_{nonlinearity.upper()}"
 
+    @property
+    def _network(self):
+        return _Elman(self.nonlinearity)
 
-class GRU(_GRUStep, _Layer):
+
+class GRU(_Layer):
     """A gated recurrent unit over whole sequences: torch.nn.GRU's stand-in.
 
     Options, inputs, outputs and names as in `RNN`; the weights have 3H rows, the gates r, z, n of `gru_step`.
     """
 
     mode = "GRU"
+    _network = _Gru()
 
     def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
                  bidirectional=False, device=None, dtype=None):  # fmt: skip
-        super().__init__(input_size, hidden_size, bias, device, dtype, num_layers, bidirectional,
+        super().__init__(_Gru.gates, input_size, hidden_size, bias, device, dtype, num_layers, bidirectional,
                          batch_first=batch_first, dropout=dropout)  # fmt: skip
 
 
-class LSTM(_LSTMStep, _Layer):
+class LSTM(_Layer):
     """A long short-term memory over whole sequences: torch.nn.LSTM's stand-in.
 
     Options, inputs, outputs and names as in `RNN`, but hx and the final state are pairs (h, c); the weights have 4H
@@ -881,16 +913,17 @@ class LSTM(_LSTMStep, _Layer):
     """
 
     mode = "LSTM"
+    _network = _Lstm()
 
     def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
                  bidirectional=False, proj_size=0, device=None, dtype=None):  # fmt: skip
-        super().__init__(input_size, hidden_size, bias, device, dtype, num_layers, bidirectional, proj_size,
-                         batch_first=batch_first, dropout=dropout)  # fmt: skip
+        super().__init__(_Lstm.gates, input_size, hidden_size, bias, device, dtype, num_layers, bidirectional,
+                         proj_size, batch_first=batch_first, dropout=dropout)  # fmt: skip
 
 
 # The same in NumPy, for a CPU, where a small network's time goes into calls and memory more than into arithmetic:
 # results are written into arrays that lie there already, the batch is the last axis, so that every gate is one piece of
-# memory, and z_t = [x_t; 1; h_{t-1}] makes one product of a step's sums, W z = W_xh x + b + W_hh h, and one of all its
+# memory, and v_t = [x_t; 1; h_{t-1}] makes one product of a step's sums, W v = W_xh x + b + W_hh h, and one of all its
 # weights' gradients. What needs no later step is done for a block of steps at once, no larger than a processor's cache.
 
 
@@ -906,6 +939,7 @@ def _numpy_takes(*tensors):
         and torch.autograd.forward_ad._current_level < 0
         and not torch._C._are_functorch_transforms_active()
         and not torch._C._len_torch_dispatch_stack()
+        and not any(t is not None and torch._C._functorch.is_legacy_batchedtensor(t) for t in tensors)
     )
 
 
@@ -915,109 +949,121 @@ def _quietly(function, option, tensors):
         return function(option, *(t.numpy(force=True) for t in tensors))
 
 
+def _tensor(a):
+    """Return a contiguous tensor that owns its memory: to be viewed, resized and written into like any other."""
+    return torch.from_numpy(a).clone(memory_format=torch.contiguous_format)
+
+
 class _InNumPy(torch.autograd.Function):
-    """One direction of one layer in NumPy, on views of the tensors' memory: x (T, B, D) to hs (T, B, H), and c_T."""
+    """One direction of one layer in NumPy: x (T, B, D) and the initial state to hs (T, B, H), and c_T.
+
+    It keeps the network's equations and not the layer: a graph that held the layer that holds the graph would stay.
+    """
 
     @staticmethod
-    def forward(ctx, layer, *inputs):
-        outputs, kept = _quietly(layer._in_numpy, True, inputs)
-        ctx.layer, ctx.inputs = layer, len(inputs)
+    def forward(ctx, network, *inputs):
+        outputs, kept = _quietly(network.forward, True, inputs)
+        ctx.network, ctx.inputs = network, len(inputs)
         ctx.save_for_backward(*inputs, *map(torch.from_numpy, kept))
-        return tuple(torch.from_numpy(a.copy()) for a in outputs)  # who gets it may write into it
+        return tuple(map(_tensor, outputs))
 
     @staticmethod
     def backward(ctx, *grads):
-        inputs, kept = ctx.saved_tensors[: ctx.inputs], ctx.saved_tensors[ctx.inputs :]
-        if torch.is_grad_enabled():  # create_graph=True: these gradients are to be differentiated in turn
-            return None, *_InNumPy._again(ctx.layer, inputs, grads, ctx.needs_input_grad[1:])
-        found = _quietly(ctx.layer._back_in_numpy, ctx.needs_input_grad[1], (*grads, *inputs, *kept))
-        return None, *(None if a is None else torch.from_numpy(a) for a in found)
+        saved = ctx.saved_tensors  # read once: a checkpoint unpacks them once only
+        inputs, kept = saved[: ctx.inputs], saved[ctx.inputs :]
+        if torch.is_grad_enabled() or not _numpy_takes(*grads, *saved):  # to be differentiated again, batched, traced
+            return None, *_InNumPy._again(ctx.network, inputs, grads, ctx.needs_input_grad[1:])
+        found = _quietly(ctx.network.backward, ctx.needs_input_grad[1], (*grads, *inputs, *kept))
+        return None, *(None if a is None else _tensor(a) for a in found)
 
     @staticmethod
-    def _again(layer, inputs, grads, needed):
+    def _again(network, inputs, grads, needed):
         """Return the gradients by PyTorch's own differentiation of the steps written in PyTorch."""
-        x, *state, W_xh, W_hh, b_xh, b_hh = inputs = [t.view_as(t) for t in inputs]  # views: paths end here
-        hs, last = layer._run_torch(x.flatten(0, 1), state, [x.shape[1]] * len(x), (W_xh, W_hh, b_xh, b_hh), False)
-        outputs = (hs.unflatten(0, x.shape[:2]), *last[1:])
-        asked = [t for t, need in zip(inputs, needed, strict=True) if need]
-        found = iter(torch.autograd.grad(outputs, asked, grads, create_graph=True))
+        differentiable = torch.is_grad_enabled()
+        with torch.enable_grad(), torch.autocast("cpu", enabled=False):  # as the forward ran
+            x, *state, W_xh, W_hh, b_xh, b_hh = inputs = [t.view_as(t) for t in inputs]  # views: paths end here
+            T, B, D = x.shape
+            hs, last = _run_torch(network, x.reshape(T * B, D), state, [B] * T, (W_xh, W_hh, b_xh, b_hh))
+            outputs = (hs.view(T, B, hs.shape[1]), *last[1:])
+            asked = [t for t, need in zip(inputs, needed, strict=True) if need]
+            found = iter(torch.autograd.grad(outputs, asked, grads, create_graph=differentiable))
         return [next(found) if need else None for need in needed]
 
 
-def _rnn_in_numpy(nonlinearity, keep, x, h0, W_xh, W_hh, b_xh, b_hh):
+def _rnn_in_numpy(nonlinearity, x, h0, W_xh, W_hh, b_xh, b_hh):
     """Return (hs,), shape (T, B, H), and what the backward needs."""
-    z, W = _augmented(x, h0, W_xh, b_xh + b_hh, W_hh)
-    hs = z[1:, -len(W) :]  # (T, H, B)
-    for z_t, h in zip(z, hs, strict=False):  # (K, B), (H, B)
-        W.dot(z_t, out=h)
+    v, W = _augmented(x, h0, W_xh, b_xh + b_hh, W_hh)
+    hs = v[1:, -len(W) :]  # (T, H, B)
+    for v_t, h in zip(v, hs, strict=False):  # (K, B), (H, B)
+        W.dot(v_t, out=h)
         np.tanh(h, out=h) if nonlinearity == "tanh" else np.maximum(h, 0, out=h)
-    return (hs.swapaxes(1, 2),), (z,)
+    return (hs.swapaxes(1, 2),), (v,)
 
 
-def _rnn_back_in_numpy(nonlinearity, needs_dx, dhs, x, h0, W_xh, W_hh, b_xh, b_hh, z):
+def _rnn_back_in_numpy(nonlinearity, needs_dx, dhs, x, h0, W_xh, W_hh, b_xh, b_hh, v):
     """Return dL/d of x, h0 and the weights, from dhs (T, B, H)."""
     D, H = x.shape[2], len(W_hh)
-    W_hh_T, dW, dx = W_hh.T.copy(), np.zeros((H, z.shape[1]), x.dtype), np.empty_like(x) if needs_dx else None
-    dh = np.zeros_like(z[0, D + 1 :])  # (H, B)
-    for steps in _blocks(z[1:, D + 1 :]):
-        hs = z[1:, D + 1 :][steps]
+    W_hh_T, dW, dx = W_hh.T.copy(), np.zeros((H, v.shape[1]), x.dtype), np.empty_like(x) if needs_dx else None
+    dh = np.zeros_like(v[0, D + 1 :])  # (H, B)
+    for steps in _blocks(v[1:, D + 1 :]):
+        hs = v[1:, D + 1 :][steps]
         das = 1 - hs * hs if nonlinearity == "tanh" else (hs > 0).astype(x.dtype)  # times dL/dh_t it is dL/da_t
         for dh_t, da in _backwards(_columns(dhs[steps]), das):
             dh += dh_t
             np.multiply(da, dh, out=da)
             W_hh_T.dot(da, out=dh)
-        _add_gradients(dW, dx, das, das, z, W_xh, steps)
+        _add_gradients(dW, dx, das, das, v, W_xh, steps)
     db = dW[:, D]
-    return dx, dh.T, dW[:, :D], dW[:, D + 1 :], db, db.copy()
+    return dx, dh.T, dW[:, :D], dW[:, D + 1 :], db, db
 
 
 def _gru_in_numpy(keep, x, h0, W_xh, W_hh, b_xh, b_hh):
     """Return (hs,), shape (T, B, H), and what the backward needs."""
     (T, B, D), H = x.shape, W_hh.shape[1]
-    z, W = _augmented(x, h0, W_xh, b_xh + b_hh, W_hh)
+    v, W = _augmented(x, h0, W_xh, b_xh + b_hh, W_hh)
     W_rz, half = W[: 2 * H] / 2, np.full((2 * H, B), 0.5, x.dtype)  # σ(a) = ½ tanh(a/2) + ½
     W_hn = np.concatenate([b_hh[:, None], W_hh], 1)[2 * H :]  # times [1; h]
-    n_from_x = np.concatenate([W_xh, b_xh[:, None]], 1)[2 * H :] @ z[:-1, : D + 1]  # (T, H, B)
+    n_from_x = np.concatenate([W_xh, b_xh[:, None]], 1)[2 * H :] @ v[:-1, : D + 1]  # (T, H, B)
     gates = _per_step(T, (4 * H, B), x, keep)  # n, r, z and W_hn h + b_hn
-    steps = zip(z, z[:, D + 1 :], z[1:, D + 1 :], gates, n_from_x, strict=False)
-    for z_t, h, h_next, a, from_x in steps:  # (K, B), (H, B), (H, B), (4H, B), (H, B)
+    steps = zip(v, v[:, D + 1 :], v[1:, D + 1 :], gates, n_from_x, strict=False)
+    for v_t, h, h_next, a, from_x in steps:  # (K, B), (H, B), (H, B), (4H, B), (H, B)
         n, rz, h_n = a[:H], a[H : 3 * H], a[3 * H :]
-        W_rz.dot(z_t, out=rz)
+        W_rz.dot(v_t, out=rz)
         np.tanh(rz, out=rz)
         rz *= half
         rz += half
-        W_hn.dot(z_t[D:], out=h_n)
+        W_hn.dot(v_t[D:], out=h_n)
         np.multiply(rz[:H], h_n, out=n)
         n += from_x
         np.tanh(n, out=n)
         np.subtract(h, n, out=h_next)
         np.multiply(h_next, rz[H:], out=h_next)
         np.add(h_next, n, out=h_next)  # n + z ⊙ (h − n)
-    return (z[1:, D + 1 :].swapaxes(1, 2),), (z, gates)
+    return (v[1:, D + 1 :].swapaxes(1, 2),), (v, gates)
 
 
-def _gru_back_in_numpy(needs_dx, dhs, x, h0, W_xh, W_hh, b_xh, b_hh, z, gates):
+def _gru_back_in_numpy(needs_dx, dhs, x, h0, W_xh, W_hh, b_xh, b_hh, v, gates):
     """Return dL/d of x, h0 and the weights, from dhs (T, B, H)."""
     D, H = x.shape[2], W_hh.shape[1]
-    W_hh_T, dW, dx = W_hh.T.copy(), np.zeros((4 * H, z.shape[1]), x.dtype), np.empty_like(x) if needs_dx else None
+    W_hh_T, dW, dx = W_hh.T.copy(), np.zeros((4 * H, v.shape[1]), x.dtype), np.empty_like(x) if needs_dx else None
     W_nrz = np.roll(W_xh, H, 0)
-    dh, kept = np.zeros_like(z[0, D + 1 :]), np.empty_like(z[0, D + 1 :])  # (H, B)
+    dh, kept = np.zeros_like(v[0, D + 1 :]), np.empty_like(v[0, D + 1 :])  # (H, B)
     for steps in _blocks(gates):
-        n, r, u, h_n = np.split(gates[steps], 4, axis=1)  # each (t, H, B); u is the update gate
+        n, r, z, h_n = np.split(gates[steps], 4, axis=1)  # each (t, H, B)
         das = np.empty_like(gates[steps])
-        da_n, da_r, da_u, da_h_n = np.split(das, 4, axis=1)  # at first what dL/dh_t is to be multiplied by
-        da_n[...] = (1 - u) * (1 - n * n)
+        da_n, da_r, da_z, da_h_n = np.split(das, 4, axis=1)  # at first what dL/dh_t is to be multiplied by
+        da_n[...] = (1 - z) * (1 - n * n)
         da_h_n[...] = da_n * r
         da_r[...] = da_h_n * h_n * (1 - r)
-        da_u[...] = (z[steps, D + 1 :] - n) * u * (1 - u)
-        for dh_t, u_t, da in _backwards(_columns(dhs[steps]), u, das):
+        da_z[...] = (v[steps, D + 1 :] - n) * z * (1 - z)
+        for dh_t, z_t, da in _backwards(_columns(dhs[steps]), z, das):
             dh += dh_t
             by_gate = da.reshape(4, *dh.shape)
             by_gate *= dh
-            np.multiply(dh, u_t, out=kept)
+            np.multiply(dh, z_t, out=kept)
             W_hh_T.dot(da[H:], out=dh)
             dh += kept
-        _add_gradients(dW, dx, das, das[:, : 3 * H], z, W_nrz, steps)
+        _add_gradients(dW, dx, das, das[:, : 3 * H], v, W_nrz, steps)
     dW_xh, dW_hh = np.roll(dW[: 3 * H], -H, 0), dW[H:]
     return dx, dh.T, dW_xh[:, :D], dW_hh[:, D + 1 :], dW_xh[:, D], dW_hh[:, D]
 
@@ -1025,7 +1071,7 @@ def _gru_back_in_numpy(needs_dx, dhs, x, h0, W_xh, W_hh, b_xh, b_hh, z, gates):
 def _lstm_in_numpy(keep, x, h0, c0, W_xh, W_hh, b_xh, b_hh):
     """Return (hs, c_T), shapes (T, B, H) and (B, H), and what the backward needs."""
     (T, B, D), H = x.shape, W_hh.shape[1]
-    z, W = _augmented(x, h0, W_xh, b_xh + b_hh, W_hh)
+    v, W = _augmented(x, h0, W_xh, b_xh + b_hh, W_hh)
     scale = np.repeat(np.array([0.5, 0.5, 1, 0.5], x.dtype), H)[:, None]  # σ(a) = ½ tanh(a/2) + ½, of i, f and o
     W *= scale
     scale = scale.repeat(B, 1)  # (4H, B): faster than to broadcast
@@ -1033,9 +1079,9 @@ def _lstm_in_numpy(keep, x, h0, c0, W_xh, W_hh, b_xh, b_hh):
     gates, cs = _per_step(T, (4 * H, B), x, keep), _per_step(T + 1, (H, B), x, keep)
     cs[0][...] = c0.T
     tanh_cs, i_g = _per_step(T, (H, B), x, keep), np.empty((H, B), x.dtype)
-    steps = zip(z, z[1:, D + 1 :], gates, cs, cs[1:], tanh_cs, strict=False)
-    for z_t, h_next, a, c, c_next, tanh_c in steps:  # (K, B), (H, B), (4H, B), (H, B) ...
-        W.dot(z_t, out=a)
+    steps = zip(v, v[1:, D + 1 :], gates, cs, cs[1:], tanh_cs, strict=False)
+    for v_t, h_next, a, c, c_next, tanh_c in steps:  # (K, B), (H, B), (4H, B), (H, B) ...
+        W.dot(v_t, out=a)
         np.tanh(a, out=a)
         np.multiply(a, scale, out=a)
         np.add(a, shift, out=a)
@@ -1044,13 +1090,13 @@ def _lstm_in_numpy(keep, x, h0, c0, W_xh, W_hh, b_xh, b_hh):
         np.add(c_next, np.multiply(i, g, out=i_g), out=c_next)
         np.tanh(c_next, out=tanh_c)
         np.multiply(o, tanh_c, out=h_next)
-    return (z[1:, D + 1 :].swapaxes(1, 2), cs[-1].T), (z, gates, cs, tanh_cs)
+    return (v[1:, D + 1 :].swapaxes(1, 2), cs[-1].T), (v, gates, cs, tanh_cs)
 
 
-def _lstm_back_in_numpy(needs_dx, dhs, dc_T, x, h0, c0, W_xh, W_hh, b_xh, b_hh, z, gates, cs, tanh_cs):
+def _lstm_back_in_numpy(needs_dx, dhs, dc_T, x, h0, c0, W_xh, W_hh, b_xh, b_hh, v, gates, cs, tanh_cs):
     """Return dL/d of x, h0, c0 and the weights, from dhs (T, B, H) and dc_T (B, H)."""
     D, H = x.shape[2], W_hh.shape[1]
-    W_hh_T, dW, dx = W_hh.T.copy(), np.zeros((4 * H, z.shape[1]), x.dtype), np.empty_like(x) if needs_dx else None
+    W_hh_T, dW, dx = W_hh.T.copy(), np.zeros((4 * H, v.shape[1]), x.dtype), np.empty_like(x) if needs_dx else None
     dh, dc, part = np.zeros_like(cs[0]), dc_T.T.copy(), np.empty_like(cs[0])  # (H, B)
     for steps in _blocks(gates):
         i, f, g, o = np.split(gates[steps], 4, axis=1)  # each (t, H, B)
@@ -1069,18 +1115,18 @@ def _lstm_back_in_numpy(needs_dx, dhs, dc_T, x, h0, c0, W_xh, W_hh, b_xh, b_hh, 
             by_gate[3] *= dh
             W_hh_T.dot(da, out=dh)
             dc *= f_t
-        _add_gradients(dW, dx, das, das, z, W_xh, steps)
+        _add_gradients(dW, dx, das, das, v, W_xh, steps)
     db = dW[:, D]
-    return dx, dh.T, dc.T, dW[:, :D], dW[:, D + 1 :], db, db.copy()
+    return dx, dh.T, dc.T, dW[:, :D], dW[:, D + 1 :], db, db
 
 
 def _augmented(x, h0, W_xh, b, W_hh):
-    """Return z (T + 1, K, B) with z_t = [x_t; 1; h_{t-1}], so far only h_0, and W = [W_xh b W_hh], (…, K)."""
+    """Return v (T + 1, K, B) with v_t = [x_t; 1; h_{t-1}], so far only h_0, and W = [W_xh b W_hh], (…, K)."""
     T, B, D = x.shape
     W = np.concatenate([W_xh, b[:, None], W_hh], 1)
-    z = np.empty((T + 1, W.shape[1], B), x.dtype)
-    z[:-1, :D], z[:, D], z[0, D + 1 :] = x.swapaxes(1, 2), 1, h0.T
-    return z, W
+    v = np.empty((T + 1, W.shape[1], B), x.dtype)
+    v[:-1, :D], v[:, D], v[0, D + 1 :] = x.swapaxes(1, 2), 1, h0.T
+    return v, W
 
 
 def _per_step(T, shape, x, keep):
@@ -1104,9 +1150,9 @@ def _columns(a):
     return np.ascontiguousarray(a.swapaxes(1, 2))
 
 
-def _add_gradients(dW, dx, das, das_x, z, W_xh, steps):
-    """Add the steps' part of da zᵀ, summed over steps and batch, to dW, and fill in their part of dx, if wanted."""
-    rows, columns = (a.swapaxes(0, 1).reshape(a.shape[1], -1) for a in (das, z[steps]))  # (…, t B), (K, t B)
+def _add_gradients(dW, dx, das, das_x, v, W_xh, steps):
+    """Add the steps' part of da vᵀ, summed over steps and batch, to dW, and fill in their part of dx, if wanted."""
+    rows, columns = (a.swapaxes(0, 1).reshape(a.shape[1], -1) for a in (das, v[steps]))  # (…, t B), (K, t B)
     dW += rows @ columns.T
     if dx is not None:
         np.matmul(das_x.swapaxes(1, 2), W_xh, out=dx[steps])
@@ -1198,7 +1244,8 @@ def generate(model, prompt, length, temperature=1.0, generator=None):
     model(tokens, state) returns (logits, state) for tokens (B, T) and logits (B, T, V); state None begins a sequence.
     prompt (B, T) is read first, in one call; after that only the newest token is, with the state carried along.
     temperature divides the logits: below 1 likely tokens get likelier, and 0 takes the likeliest. generator is a
-    torch.Generator on the model's device, for draws that can be repeated.
+    torch.Generator on the model's device, for draws that can be repeated. Call model.eval() first: in training, dropout
+    goes on.
     """
     if not (isinstance(prompt, torch.Tensor) and prompt.dtype is torch.int64 and prompt.ndim == 2 and prompt.numel()):
         came = f"{tuple(prompt.shape)} {prompt.dtype}" if isinstance(prompt, torch.Tensor) else type(prompt).__name__
