@@ -1,6 +1,9 @@
 """How an implementation is called. Knows no right answer: a probe could run beside a student's code."""
 
 import numpy as np
+import torch
+
+from autograde import guard
 
 
 class Unusable(Exception):
@@ -28,6 +31,101 @@ def bits_of_relu_network(implementation, arguments):
             h = np.maximum(np.outer(bits[:, t], W_xh[:, 0]) + np.einsum("bj,ij->bi", h, W_hh) + b_h, 0)
             answers[:, t] = np.einsum("bj,j->b", h, W_hy[0]) + b_y[0] > 1 / 2
     return answers
+
+
+def pair(implementation, arguments):
+    """Call a function with named values, in order; a list or tuple that comes back is taken as a tuple."""
+    result = implementation(*arguments.values())
+    return tuple(result) if isinstance(result, list | tuple) else result
+
+
+def module(implementation, arguments):
+    """Build a module, give it weights, run it, and differentiate.
+
+    arguments has "options", what the class is called with; "weights" {name: array}; "inputs", the arrays it is called
+    with; and perhaps "upstream", a gradient for each output: then the weights' gradients belong to the result.
+    Returns {"output": array, "gradient of NAME": array}, or "output 0", "output 1" where there are several.
+    """
+    if not (isinstance(implementation, type) and issubclass(implementation, torch.nn.Module)):
+        raise Unusable(f"this is {_kind(implementation)}; expected a class, derived from torch.nn.Module")
+    built = implementation(**arguments["options"])
+    parameters = dict(built.named_parameters())
+    wanted = {name: tuple(value.shape) for name, value in arguments["weights"].items()}
+    found = {name: tuple(value.shape) for name, value in parameters.items()}
+    if found != wanted:
+        raise Unusable(f"the module's parameters are {_shapes(found)}; expected {_shapes(wanted)}")
+    with torch.no_grad():
+        for name, value in arguments["weights"].items():
+            parameters[name].copy_(torch.as_tensor(value))
+    outputs = built(*(torch.as_tensor(value) for value in arguments["inputs"]))
+    outputs = list(outputs) if isinstance(outputs, list | tuple) else [outputs]
+    for number, output in enumerate(outputs):
+        if not isinstance(output, torch.Tensor):
+            raise Unusable(f"output {number} of forward is {_kind(output)}; expected a tensor")
+    result = {f"output {k}" if len(outputs) > 1 else "output": o.detach().numpy() for k, o in enumerate(outputs)}
+    if "upstream" in arguments:
+        loss = sum((o * torch.as_tensor(g)).sum() for o, g in zip(outputs, arguments["upstream"], strict=True))
+        if not loss.requires_grad:
+            raise Unusable("no gradient reaches the parameters: does forward detach, or go through NumPy?")
+        guard.allowed(loss.backward)
+        for name, parameter in built.named_parameters():
+            if parameter.grad is None:
+                raise Unusable(f"no gradient reaches {name}: is it used in forward?")
+            result[f"gradient of {name}"] = parameter.grad.numpy()
+    return result
+
+
+DRAWS = 4000
+
+
+def sampler(implementation, arguments):
+    """Draw often and count.
+
+    arguments has "logits" (B, V), what else the function takes, and "seed"; implementation(logits, ..., generator)
+    returns one index for each row, (B,) int64. Returns {"frequencies": (B, V), "repeatable": bool}: the same generator
+    must give the same draws. Compare with a tolerance of about 5 / (2 √DRAWS), five standard deviations.
+    """
+    given = {name: value for name, value in arguments.items() if name not in ("logits", "seed")}
+    logits = torch.as_tensor(arguments["logits"])
+
+    def draw(seed, rows):
+        generator = torch.Generator().manual_seed(seed)
+        drawn = implementation(rows.clone(), *given.values(), generator)
+        if not isinstance(drawn, torch.Tensor) or drawn.dtype != torch.int64 or drawn.shape != rows.shape[:1]:
+            raise Unusable(f"the function returns {_kind(drawn)}; expected indices, an int64 tensor of shape (B,)")
+        if not 0 <= int(drawn.min()) <= int(drawn.max()) < rows.shape[1]:
+            raise Unusable(f"the function returns an index that is not between 0 and V - 1 = {rows.shape[1] - 1}")
+        return drawn
+
+    B, V = logits.shape
+    many = draw(arguments["seed"], logits.repeat_interleave(DRAWS, 0)).view(B, DRAWS)
+    frequencies = torch.stack([torch.bincount(row, minlength=V) for row in many]).double() / DRAWS
+    again = [draw(7, logits.repeat_interleave(50, 0)) for _ in range(2)]
+    return {"frequencies": frequencies.numpy(), "repeatable": bool(torch.equal(*again))}
+
+
+def training_step(implementation, arguments):
+    """Let a function train a small linear model for one step, and look at what it left.
+
+    implementation(model, optimiser, x, y) returns the loss as a number; the model is a linear layer with the given
+    "weights", the optimiser plain gradient descent with the given "learning rate". Two steps are made, so that a
+    gradient that is not cleared shows. Returns {"losses": (2,), "weight": (…), "bias": (…)} after both.
+    """
+    weight, bias = (torch.as_tensor(arguments[name]) for name in ("weight", "bias"))
+    model = torch.nn.Linear(weight.shape[1], weight.shape[0], dtype=weight.dtype)
+    with torch.no_grad():
+        model.weight.copy_(weight)
+        model.bias.copy_(bias)
+    optimiser = torch.optim.SGD(model.parameters(), lr=arguments["learning rate"])
+    losses = []
+    for _ in range(2):
+        loss = implementation(model, optimiser, torch.as_tensor(arguments["x"]), torch.as_tensor(arguments["y"]))
+        if isinstance(loss, torch.Tensor) and loss.requires_grad:
+            raise Unusable("the loss that is returned still holds the whole graph; return a number, with .item()")
+        if isinstance(loss, torch.Tensor) or _numbers(loss) is None:
+            raise Unusable(f"the function returns {_kind(loss)}; expected the loss as a number, with .item()")
+        losses.append(float(loss))
+    return {"losses": np.array(losses), "weight": model.weight.detach().numpy(), "bias": model.bias.detach().numpy()}
 
 
 def _weights(weights):
@@ -69,3 +167,7 @@ def _kind(value):
     if isinstance(value, np.ndarray):
         return f"an array of {value.dtype}"
     return "None" if value is None else f"a {type(value).__name__}"
+
+
+def _shapes(shapes):
+    return ", ".join(f"{name} {shape}" for name, shape in sorted(shapes.items())) or "none"

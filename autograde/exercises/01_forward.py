@@ -370,7 +370,8 @@ PARITY = Exercise(
         ),
         "the output says that a 1 has come": M(
             lambda: _network([1], [[1]], [0], [1]),
-            "The state counts the ones, or remembers that there was one; a second 1 has to undo the first.",
+            "Once it has risen it never falls. A second 1 has to undo the first: what takes off enough? "
+            "Row i of W_hh says what unit i reads.",
         ),
         "the network compares the last two bits": M(
             lambda: _network([1, 1, 1], [[0, 0, 1], [0, 0, 1], [0, 0, 0]], [0, -1, 0], [1, -2, 0]),
@@ -380,17 +381,13 @@ PARITY = Exercise(
             lambda: _network([1, 1], [[1, -2], [1, -2]], [0, 0], [1, -2]),
             "One unit is to wake up only when two ones meet.",
         ),
-        "the second unit is taken off once, not twice": M(
-            lambda: _network([1, 1], [[1, -1], [1, -1]], [0, -1], [1, -1]),
-            "When 1 and 1 meet the sum is 2, and 0 is wanted: how much has to be taken off?",
-        ),
         "the recurrent weights read the first unit only": M(
             lambda: _network([1, 1], [[1, 0], [1, 0]], [0, -1], [1, -2]),
             "What is carried on has to be the parity, which both units make together.",
         ),
-        "W_hh is transposed": M(
-            lambda: _network([1, 1], [[1, 1], [-2, -2]], [0, -1], [1, -2]),
-            "Row i of W_hh says what unit i reads.",
+        "odd and even are swapped": M(
+            lambda: _network([1, 2], [[1, -1], [2, -2]], [0, -2], [-1, 1], 1.0),
+            "After no 1 at all, or after two, the output is to be 0.",
         ),
     },
 )

@@ -1,0 +1,319 @@
+"""Feedback that names the mistake: which one, where, since when, and nothing that does not fit."""
+
+import contextlib
+import re
+import threading
+import time
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import rnncore
+from autograde import exercises
+from autograde.attempt import attempts, captured
+from autograde.check import check, verdict
+from autograde.diagnose import misconceptions_of
+from autograde.exercise import Case, Exercise, Misconception
+from autograde.probes import call
+
+CHECKED = [exercises.find(name) for name in exercises.checked()]
+MISTAKES = [(exercise, name) for exercise in CHECKED for name in exercise.misconceptions]
+STEP, SEQUENCE = exercises.find("rnn-step"), exercises.find("rnn-sequence")
+
+
+def names_for(exercise, answer, seed=0):
+    with captured(), np.errstate(all="ignore"):
+        return misconceptions_of(exercise, attempts(exercise.probe, answer, exercise.draw(seed)), seed)
+
+
+@pytest.mark.parametrize(("exercise", "name"), MISTAKES, ids=[f"{e.id}: {name}" for e, name in MISTAKES])
+def test_a_misconception_is_named_alone_and_with_its_advice_for_every_seed(exercise, name):
+    wrong = exercise.misconceptions[name]
+    for seed in range(20):
+        assert names_for(exercise, wrong.implementation, seed) == [name]
+    text = str(verdict(exercise, wrong.implementation))
+    assert f"these are the numbers one gets when {name}." in text
+    assert wrong.advice in text
+    assert exercise.section in text
+
+
+def test_misconceptions_that_give_the_same_numbers_are_reported_as_one():
+    twice = {name: Misconception(lambda x: x + 1, f"{name}.") for name in ("first", "second")}
+    cases = lambda rng: [Case("drawn", {"x": rng.normal(size=3)})]  # noqa: E731
+    exercise = Exercise("twice", 1, lambda x: 2 * x, cases, call, axes="H", misconceptions=twice)
+    text = str(verdict(exercise, lambda x: 1 + x))
+    assert "these are the numbers one gets when first or when second. first. second." in text
+
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.mark.parametrize("exercise", CHECKED, ids=lambda exercise: exercise.id)
+def test_the_section_to_read_again_is_one_of_the_chapters(exercise):
+    slug = next(slug for slug in exercises.chapters() if exercise.id in exercises.load(slug))
+    notebook = (ROOT / "chapters" / f"{slug}.ipynb").read_text("utf-8")
+    assert re.search(rf"## {re.escape(exercise.section.strip('“”'))}\b", notebook)
+
+
+def step(x, h, W_xh, W_hh, b_h):
+    return x @ W_xh.T + h @ W_hh.T + b_h
+
+
+def states(x, h0, W_xh, W_hh, b_h, carry=lambda old, new: new):
+    h, found = h0, []
+    for t in range(x.shape[1]):
+        new = np.tanh(step(x[:, t], h, W_xh, W_hh, b_h))
+        found.append(new)
+        h = carry(h, new)
+    return np.stack(found, 1)
+
+
+ON_NO_LIST = {
+    "rnn-step": [
+        lambda *a: np.sin(step(*a)),
+        lambda *a: np.tanh(2 * step(*a)),
+        lambda *a: -np.tanh(step(*a)),
+        lambda *a: np.tanh(step(*a)) ** 2,
+        lambda *a: np.tanh(step(*a)).round(2),
+        lambda *a: np.tanh(np.abs(step(*a))),
+        lambda *a: np.clip(step(*a), -1, 1),
+        lambda *a: np.arctan(step(*a)),
+        lambda x, h, W, U, b: np.tanh(x @ W.T - h @ U.T + b),
+        lambda x, h, W, U, b: np.tanh(x @ W.T + h @ U.T - b),
+        lambda x, h, W, U, b: np.tanh(step(x, h, W, U, b) / len(x)),
+        lambda x, h, W, U, b: np.tanh((x @ W.T) * (h @ U.T) + b),
+        lambda *a: np.tanh(step(*a)).astype(np.float32),
+        lambda *a: np.tanh(step(*a)).T,
+        lambda *a: np.tanh(step(*a)).tolist(),
+        lambda *a: undefined_name,  # noqa: F821
+        lambda *a: None,
+        lambda *a: np.tanh(step(*a))[:, ::-1],
+    ],
+    "rnn-sequence": [
+        lambda *a: states(*a, carry=lambda old, new: new / 2),
+        lambda *a: states(*a, carry=lambda old, new: old + new),
+        lambda *a: states(*a, carry=lambda old, new: (old + new) / 2),
+        lambda *a: states(*a)[..., ::-1],
+        lambda *a: np.tanh(states(*a)),
+        lambda *a: states(*a)[:1],
+        lambda x, *a: states(np.cumsum(x, 1), *a),
+        lambda x, *a: states(x * 2, *a),
+        lambda *a: states(*a)[:, :-1],
+        lambda x, h0, W, U, b: states(x, h0, W, U.T, b),
+    ],
+    "output-layer": [
+        lambda hs, W, b: hs @ W.T - b,
+        lambda hs, W, b: np.maximum(hs @ W.T + b, 0),
+        lambda hs, W, b: hs @ (W.T + 1) + b,
+        lambda hs, W, b: (hs @ W.T + b).sum(1),
+    ],
+    "parameter-count": [
+        lambda D, H, C: D * H * C,
+        lambda D, H, C: D + H + C,
+        lambda D, H, C: H * D + H * H + H + C * H + C + 1,
+        lambda D, H, C: 4 * (H * D + H * H + H),
+    ],
+}
+OFF = [(name, answer) for name, answers in ON_NO_LIST.items() for answer in answers]
+
+
+@pytest.mark.parametrize(("name", "answer"), OFF, ids=[f"{name}-{k}" for k, (name, _) in enumerate(OFF)])
+def test_a_wrong_answer_that_is_on_no_list_loses_points_and_gets_no_name(name, answer):
+    exercise = exercises.find(name)
+    found = verdict(exercise, answer)
+    assert found.score < exercise.points
+    assert names_for(exercise, answer) == []
+    assert "What it looks like" not in str(found)
+
+
+def test_the_term_is_named_whose_own_case_fails_and_those_that_are_right():
+    text = str(check("rnn-step", lambda x, h, W, U, b: np.tanh(x @ W.T + h @ U.T - b)))
+    assert "Where to look: at the bias. Alone, the input's term and the recurrent term are right." in text
+    text = str(check("rnn-step", lambda x, h, W, U, b: np.tanh(x @ W.T) + np.tanh(h @ U.T) + np.tanh(b)))
+    assert "Where to look: alone, the input's term, the recurrent term and the bias are right; put together" in text
+    assert "Where to look" not in str(check("rnn-step", lambda *a: np.sin(step(*a))))
+
+
+def test_a_small_case_is_shown_whole_with_the_numbers_that_came_and_those_that_were_expected():
+    text = str(check("rnn-step", lambda *a: step(*a)))
+    assert "x = [[0.5]]" in text
+    assert "your result: [[0.85]]" in text
+    assert f"expected:    [[{np.tanh(0.85):.4f}]]" in text
+
+
+def test_the_first_wrong_time_step_is_named_and_the_error_is_drawn():
+    def second_step_wrong(*a):
+        hs = states(*a)
+        hs[:, 1:2] += 1
+        return hs
+
+    found = check("rnn-sequence", second_step_wrong)
+    assert "t = 2 is the first wrong step; right are t = 1, 3." in str(found)
+    html = found._repr_html_()
+    assert '<svg role="img" aria-label="Errors over' in html
+    late = check("rnn-sequence", lambda *a: states(*a, carry=lambda old, new: new * (1 + 1e-3)))
+    assert "t = 2 is the first wrong step, and all later ones are wrong" in str(late)
+    assert "·" in str(late)
+    assert "▒" in str(late)
+
+
+def test_a_result_that_changes_from_call_to_call_is_found():
+    seen = []
+
+    def remembering(x, h, W, U, b):
+        seen.append(1)
+        return np.tanh(step(x, h, W, U, b)) + (len(seen) > 5) * 0.1
+
+    text = str(check("rnn-step", remembering))
+    assert "differs" in text
+
+    def last_one(x, h, W, U, b):  # right for every case, wrong when the first comes again
+        seen.append(2)
+        return np.tanh(step(x, h, W, U, b)) + (seen.count(2) == 8)
+
+    found = check("rnn-step", last_one)
+    assert "The first call is right; the same call again gives something else." in str(found)
+    assert found.passed == found.total - 1
+
+
+def test_an_argument_that_is_changed_in_place_is_named_beside_another_mistake_too():
+    def both(x, h, W, U, b):
+        x += 1
+        return np.tanh(step(x, h, W, U, b))
+
+    assert "Besides: your code changes x in place" in str(check("rnn-step", both))
+
+
+def test_a_right_answer_reads_in_two_lines_and_the_answer_is_never_shown():
+    text = str(check("rnn-step", lambda *a: np.tanh(step(*a))))
+    assert len(text.splitlines()) == 2
+    for exercise, name in MISTAKES:
+        shown = str(verdict(exercise, exercise.misconceptions[name].implementation))
+        assert "@" not in shown
+        assert "np." not in shown
+
+
+# What an exercise forbids.
+
+alias = rnncore.rnn_step
+BY_HAND = "This exercise asks you to write it yourself, so rnncore"
+
+
+def importing(*a):
+    from rnncore import rnn_step as mine  # noqa: PLC0415
+
+    return mine(*a)
+
+
+def swallowing(*a):
+    try:
+        return eval("alias")(*a)
+    except BaseException:
+        return np.tanh(step(*a))
+
+
+class Callable:
+    def __call__(self, *a):
+        return rnncore.rnn_step(*a)
+
+
+def with_a_layer(x, h, W, U, b):
+    cell = torch.nn.RNNCell(x.shape[1], h.shape[1], dtype=torch.float64)
+    return cell(torch.tensor(x), torch.tensor(h)).detach().numpy()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        rnncore.rnn_step,
+        lambda *a: rnncore.rnn_step(*a),
+        lambda *a: alias(*a),
+        lambda *a: globals()["alias"](*a),
+        partial(rnncore.rnn_step, nonlinearity="tanh"),
+        partial(eval("alias")),
+        importing,
+        swallowing,
+        Callable(),
+        lambda *a: next(map(alias, *([value] for value in a))),
+        lambda *a: rnncore.rnn_step.__wrapped__(*a),
+        with_a_layer,
+    ],
+)
+def test_what_is_to_be_written_may_not_be_called_under_any_name(answer):
+    found = check("rnn-step", answer)
+    assert found.score == 0.0
+    assert "This exercise asks you to write it yourself, so " in str(found)
+
+
+def test_what_is_allowed_stays_allowed_and_nothing_watches_afterwards():
+    def with_the_steps_reference(x, h0, W, U, b):
+        h, found = h0, []
+        for t in range(x.shape[1]):
+            h = rnncore.rnn_step(x[:, t], h, W, U, b)
+            found.append(h)
+        return np.stack(found, 1)
+
+    assert check("rnn-sequence", with_the_steps_reference).score == 4.0
+    assert check("rnn-sequence", rnncore.rnn_forward).score == 0.0
+    assert check("rnn-sequence", lambda *a: rnncore.rnn_forward(*a)).score == 0.0
+    rnncore.rnn_step(*STEP.draw()[0].arguments.values())
+    assert check("rnn-step", lambda *a: np.tanh(step(*a))).score == 3.0
+
+
+# An answer that runs away.
+
+
+def for_ever(*a):
+    while True:
+        pass
+
+
+def asleep(*a):
+    while True:
+        time.sleep(0.05)
+
+
+def stubborn(*a):
+    while True:
+        with contextlib.suppress(Exception):
+            time.sleep(0.01)
+
+
+@pytest.mark.parametrize("answer", [for_ever, asleep, stubborn])
+@pytest.mark.parametrize("in_main_thread", [True, False])
+def test_an_answer_that_never_ends_is_stopped_and_its_line_shown(answer, in_main_thread):
+    found, start = [], time.monotonic()
+
+    def run():
+        found.append(attempts(call, answer, STEP.draw(), seconds=0.3))
+
+    if in_main_thread:
+        run()
+    else:
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join(20)
+    assert time.monotonic() - start < 10
+    assert {attempt.kind for attempt in found[0]} == {"OutOfTime"}
+    assert "stopped because it ran for too long" in found[0][0].problem
+
+
+def test_a_stopped_answer_is_explained_and_the_alarm_does_not_ring_later():
+    found = verdict(STEP, for_ever, seconds=0.2)
+    assert found.score == 0.0
+    assert "Is there a loop that never ends?" in str(found)
+    assert "while True:" in str(found)
+    verdict(STEP, lambda *a: np.tanh(step(*a)), seconds=0.2)
+    time.sleep(0.4)
+
+
+def test_the_score_does_not_depend_on_the_number_of_threads():
+    scores = set()
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        scores.add(check("rnn-sequence", lambda *a: states(*a)).score)
+    torch.set_num_threads(1)
+    assert scores == {4.0}

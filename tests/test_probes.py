@@ -1,0 +1,196 @@
+"""The kinds of exercise beyond functions of arrays: modules, samplers, training steps, several results."""
+
+import numpy as np
+import pytest
+import torch
+
+from autograde import probes
+from autograde.check import verdict
+from autograde.exercise import Case, Exercise, Misconception
+
+
+class Cell(torch.nn.Module):
+    """A right answer to an invented exercise: h' = tanh(W_xh x + W_hh h + b_h)."""
+
+    def __init__(self, input_size, hidden_size):
+        super().__init__()
+        self.W_xh = torch.nn.Parameter(torch.zeros(hidden_size, input_size, dtype=torch.float64))
+        self.W_hh = torch.nn.Parameter(torch.zeros(hidden_size, hidden_size, dtype=torch.float64))
+        self.b_h = torch.nn.Parameter(torch.zeros(hidden_size, dtype=torch.float64))
+
+    def forward(self, x, h):
+        return torch.tanh(x @ self.W_xh.T + h @ self.W_hh.T + self.b_h)
+
+
+class Detached(Cell):
+    def forward(self, x, h):
+        return super().forward(x, h).detach()
+
+
+class WithoutBias(Cell):
+    def forward(self, x, h):
+        return torch.tanh(x @ self.W_xh.T + h @ self.W_hh.T)
+
+
+class StateDetached(Cell):
+    def forward(self, x, h):
+        return torch.tanh(x @ self.W_xh.T + (h @ self.W_hh.T).detach() + self.b_h)
+
+
+class Renamed(Cell):
+    def __init__(self, input_size, hidden_size):
+        super().__init__(input_size, hidden_size)
+        self.bias = self.b_h
+        del self.b_h
+
+
+def module_cases(rng):
+    for B, D, H in [(1, 1, 1), (3, 2, 4)]:
+        weights = {
+            name: rng.normal(size=shape) for name, shape in {"W_xh": (H, D), "W_hh": (H, H), "b_h": (H,)}.items()
+        }
+        given = {"options": {"input_size": D, "hidden_size": H}, "weights": weights}
+        given |= {"inputs": [rng.normal(size=(B, D)), rng.normal(size=(B, H))], "upstream": [rng.normal(size=(B, H))]}
+        yield Case(f"B = {B}, D = {D}, H = {H}", given)
+
+
+MODULE = Exercise(
+    "a-cell",
+    2,
+    Cell,
+    module_cases,
+    probes.module,
+    axes={"output": "B H"},
+    misconceptions={"the bias is not used": Misconception(WithoutBias, "Count the terms.")},
+)
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (Detached, "No gradient reaches the parameters: does forward detach"),
+        (StateDetached, "No gradient reaches W_hh: is it used in forward?"),
+        (WithoutBias, "No gradient reaches b_h"),
+        (Renamed, "the module's parameters are W_hh (1, 1), W_xh (1, 1), bias (1,); expected W_hh (1, 1), W_xh (1, 1)"),
+        (lambda **options: None, "expected a class, derived from torch.nn.Module"),
+        (torch.nn.Linear, "Your code raises TypeError"),
+    ],
+)
+def test_what_is_wrong_with_a_module_is_said(answer, message):
+    found = verdict(MODULE, answer)
+    assert found.score == 0.0
+    assert message.lower() in str(found).lower()
+
+
+def test_a_right_module_passes_gradients_and_all():
+    assert verdict(MODULE, Cell).score == 2.0
+
+
+def sampler_cases(rng):
+    for temperature in (1.0, 0.5):
+        logits = np.array([[0.0, 1.0, -1.0], [2.0, 0.0, 0.0]])
+        yield Case(f"temperature {temperature}", {"logits": logits, "temperature": temperature, "seed": 3})
+
+
+def drawn(logits, temperature, generator):
+    return torch.multinomial(torch.softmax(logits / temperature, -1), 1, generator=generator)[:, 0]
+
+
+def gumbel(logits, temperature, generator):
+    noise = -torch.log(-torch.log(torch.rand(logits.shape, generator=generator, dtype=logits.dtype)))
+    return (logits / temperature + noise).argmax(-1)
+
+
+SAMPLER = Exercise("a-sampler", 2, drawn, sampler_cases, probes.sampler, tolerance=0.05)
+
+
+@pytest.mark.parametrize(
+    ("answer", "score", "message"),
+    [
+        (drawn, 2.0, "right"),
+        (gumbel, 2.0, "right"),
+        (lambda y, t, g: drawn(y, 1 / t, g), 1.0, "entry 'frequencies'"),
+        (lambda y, t, g: drawn(y, 1.0, g), 1.0, "entry 'frequencies'"),
+        (lambda y, t, g: y.argmax(-1), 0.0, "entry 'frequencies'"),
+        (lambda y, t, g: drawn(y, t, None), 0.0, "entry 'repeatable' is False; expected True"),
+        (lambda y, t, g: drawn(y, t, g)[:, None], 0.0, "expected indices, an int64 tensor of shape (B,)"),
+        (lambda y, t, g: drawn(y, t, g) + 1, 0.0, "not between 0 and V - 1 = 2"),
+    ],
+)
+def test_a_sampler_is_judged_by_its_frequencies_and_by_its_generator(answer, score, message):
+    found = verdict(SAMPLER, answer)
+    assert found.score == score
+    assert message.lower() in str(found).lower()
+
+
+def trained(model, optimiser, x, y):
+    optimiser.zero_grad()
+    loss = ((model(x) - y) ** 2).mean()
+    loss.backward()
+    optimiser.step()
+    return loss.item()
+
+
+def training_cases(rng):
+    for N in (1, 5):
+        given = {"weight": rng.normal(size=(2, 3)), "bias": rng.normal(size=2), "learning rate": 0.1}
+        yield Case(f"{N} examples", given | {"x": rng.normal(size=(N, 3)), "y": rng.normal(size=(N, 2))})
+
+
+TRAINING = Exercise("a-training-step", 2, trained, training_cases, probes.training_step)
+
+
+def without_clearing(model, optimiser, x, y):
+    loss = ((model(x) - y) ** 2).mean()
+    loss.backward()
+    optimiser.step()
+    return loss.item()
+
+
+def keeping_the_graph(model, optimiser, x, y):
+    optimiser.zero_grad()
+    loss = ((model(x) - y) ** 2).mean()
+    loss.backward()
+    optimiser.step()
+    return loss
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (without_clearing, "entry 'weight'"),
+        (keeping_the_graph, "still holds the whole graph; return a number, with .item()"),
+        (lambda model, optimiser, x, y: 0.0, "entry 'losses'"),
+        (lambda model, optimiser, x, y: "low", "expected the loss as a number"),
+    ],
+)
+def test_what_is_wrong_with_a_training_step_is_said(answer, message):
+    found = verdict(TRAINING, answer)
+    assert found.score == 0.0
+    assert message.lower() in str(found).lower()
+
+
+def test_a_right_training_step_passes():
+    assert verdict(TRAINING, trained).score == 2.0
+
+
+def test_several_results_are_compared_one_by_one():
+    cases = lambda rng: [Case("drawn", {"x": rng.normal(size=3)})]  # noqa: E731
+    exercise = Exercise("two", 1, lambda x: (x, 2 * x), cases, probes.pair, axes="H")
+    assert verdict(exercise, lambda x: [x, x + x]).score == 1.0
+    assert "Item 1[0] is" in str(verdict(exercise, lambda x: (x, x)))
+    assert "expected a tuple of 2" in str(verdict(exercise, lambda x: x))
+
+
+def test_tensors_are_asked_for_where_the_reference_gives_them():
+    cases = lambda rng: [Case("drawn", {"x": torch.tensor(rng.normal(size=3))})]  # noqa: E731
+    exercise = Exercise("tensor", 1, lambda x: 2 * x, cases, probes.call, axes="H")
+    assert verdict(exercise, lambda x: x + x).score == 1.0
+    assert verdict(exercise, lambda x: (x + x).requires_grad_()).score == 1.0
+    assert "expected a PyTorch tensor of shape (H,) = (3,)" in str(verdict(exercise, lambda x: 2 * x.numpy()))
+    assert "has dtype float32; expected float64" in str(verdict(exercise, lambda x: 2 * x.float()))
+
+    def in_place(x):
+        return x.mul_(2)
+
+    assert "changes x in place" in str(verdict(exercise, in_place))
