@@ -11,6 +11,7 @@ from autograde.feedback import Note, Outcome, Verdict
 
 NOT_WRITTEN = "This answer is not written yet: replace the line `raise NotImplementedError()` by your code."
 SMALL = 16  # a case of at most so many numbers is shown whole
+TELLING = 16  # errors over time are drawn for the first case that has at least so many
 
 
 def judge(exercise, found, seed=PUBLIC_SEED, printed=""):
@@ -119,7 +120,9 @@ def _numbers(exercise, case, attempt, expected):
     passed = {name: numbers(value) for name, value in case.arguments.items()}
     wanted, came = numbers(expected), numbers(attempt.result)
     shown = [*passed.values(), wanted]
-    if attempt.kind or not passed or any(value is None for value in shown) or sum(map(np.size, shown)) > SMALL:
+    if not _difference(exercise, attempt, expected) or not passed or any(value is None for value in shown):
+        return []
+    if sum(map(np.size, shown)) > SMALL:
         return []
     lines = [f"{name} = {_written(value)}" for name, value in passed.items()]
     lines += [f"your result: {_written(came)}"] if came is not None else []
@@ -134,30 +137,28 @@ def _first_step(exercise, cases, found, expected):
     """Say at which time step a sequence departs from the right one, with a picture of the error."""
     if not isinstance(exercise.axes, str) or "T" not in exercise.axes.split():
         return []
+    axis, best = exercise.axes.split().index("T"), None
     for case, attempt, right in zip(cases, found, expected, strict=True):
-        came = numbers(attempt.result) if not attempt.kind else None
-        if came is None or not isinstance(right, np.ndarray) or np.shape(came) != right.shape or right.ndim < 2:
+        came = numbers(attempt.result)
+        if attempt.kind or came is None or np.shape(came) != np.shape(right) or right.shape[axis] == 1:
             continue
-        axis = exercise.axes.split().index("T")
-        scale = max(1.0, float(np.abs(right).max()))
-        error = np.moveaxis(np.abs(came - right) / scale, axis, -1)  # (B, ..., T)
-        error = np.where(np.isnan(error), np.inf, error)
-        T = right.shape[axis]
-        wrong = (error > exercise.tolerance).reshape(-1, T).any(0)
-        if T == 1 or not wrong.any():
-            continue
-        row = int((error > exercise.tolerance).reshape(len(error), -1).any(1).argmax())
-        picture = error[row].reshape(-1, T)  # (units, T)
-        t = int(wrong.argmax()) + 1
-        right_ones = [k + 1 for k in range(T) if not wrong[k]]
-        if wrong.all():
-            text = f"all {T} steps are wrong, from t = 1 on"
-        elif right_ones == list(range(1, t)):
-            text = f"t = {t} is the first wrong step, and all later ones are wrong; before it everything is right"
-        else:
-            text = f"t = {t} is the first wrong step; right are t = {_listed(right_ones)}"
-        return [Note(f"Over time ({case.label}):", f"{text}.", (), picture)]
-    return []
+        error = np.moveaxis(np.abs(came - right) / max(1.0, float(np.abs(right).max())), axis, -1)  # (B, ..., T)
+        error = np.where(np.isnan(error), np.inf, error).reshape(len(error), -1, right.shape[axis])  # (B, units, T)
+        if (error > exercise.tolerance).any() and (best is None or best[1].size < TELLING):
+            best = case, error
+    if best is None:
+        return []
+    case, error = best
+    wrong = (error > exercise.tolerance).any((0, 1))  # (T,)
+    t, T = int(wrong.argmax()) + 1, len(wrong)
+    if wrong.all():
+        text = f"all {T} steps are wrong, from t = 1 on"
+    elif wrong[t - 1 :].all():
+        text = f"t = {t} is the first wrong step, and all later ones are wrong; before it everything is right"
+    else:
+        text = f"t = {t} is the first wrong step; right are t = {_listed([k + 1 for k in range(T) if not wrong[k]])}"
+    sequence = int((error > exercise.tolerance).any((1, 2)).argmax())
+    return [Note(f"Over time ({case.label}):", f"{text}.", (), error[sequence])]
 
 
 def _listed(steps, limit=8):

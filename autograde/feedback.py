@@ -157,13 +157,13 @@ def _drawn(errors):
         for u in range(units)
         for t in range(T)
     )
-    label = f"Errors over {T} time steps (to the right) and {units} units (one row each): the darker, the larger."
+    label = f"Errors over {T} time steps (to the right) and {units} units (one row each): the fuller, the larger."
     width, height = size * T + 2, size * units + 2
     return (
         f'<svg role="img" aria-label="{label}" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         f'style="display: block; margin: .3em 0; max-width: 100%; height: auto">{cells}</svg>'
         f'<p style="margin: .2em 0; font-size: .85em">Error, t = 1, 2, … to the right, one row a unit; '
-        f"the darker, the larger.</p>"
+        f"the fuller, the larger.</p>"
     )
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+import sys
 import threading
 import time
 from functools import partial
@@ -317,3 +318,12 @@ def test_the_score_does_not_depend_on_the_number_of_threads():
         scores.add(check("rnn-sequence", lambda *a: states(*a)).score)
     torch.set_num_threads(1)
     assert scores == {4.0}
+
+
+def test_the_feedback_in_the_students_guide_is_what_the_checks_say():
+    sys.path.insert(0, str(ROOT / "tests"))
+    import pictures  # noqa: PLC0415
+
+    for name, html in pictures.feedback().items():
+        assert (ROOT / "_static" / "pictures" / name).read_text("utf-8") == html, "run: make pictures"
+        assert name in (ROOT / "guides" / "student.md").read_text("utf-8")

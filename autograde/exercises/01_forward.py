@@ -183,7 +183,7 @@ SEQUENCE = Exercise(
         ),
         "h_0 is overwritten": M(
             _overwriting_h0,
-            "`h0[:] = …` and `h0 += …` write into the caller's array. Give the new state a name of its own.",
+            "Assigning to a part of an array, or with +=, writes into the caller's. Give the new state its own name.",
         ),
     },
 )
