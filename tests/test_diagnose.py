@@ -65,7 +65,7 @@ def step(x, h, W_xh, W_hh, b_h):
 
 def states(x, h0, W_xh, W_hh, b_h, carry=lambda old, new: new):
     h, found = h0, []
-    for t in range(x.shape[1]):
+    for t in range(len(x[0])):
         new = np.tanh(step(x[:, t], h, W_xh, W_hh, b_h))
         found.append(new)
         h = carry(h, new)
@@ -252,7 +252,7 @@ def test_what_is_to_be_written_may_not_be_called_under_any_name(answer):
 def test_what_is_allowed_stays_allowed_and_nothing_watches_afterwards():
     def with_the_steps_reference(x, h0, W, U, b):
         h, found = h0, []
-        for t in range(x.shape[1]):
+        for t in range(len(x[0])):
             h = rnncore.rnn_step(x[:, t], h, W, U, b)
             found.append(h)
         return np.stack(found, 1)

@@ -563,6 +563,17 @@ def test_wrong_options_are_named():
     for bad in (-1, H, H + 1, 1.0):
         with pytest.raises((TypeError, ValueError), match=r"proj_size is .*expected"):
             rnncore.LSTM(D, H, proj_size=bad)
+    for kind, options, message in [
+        ("GRU", {"num_layers": 0}, "num_layers is 0; expected a whole number of at least 1"),
+        (
+            "LSTM",
+            {"proj_size": H},
+            f"proj_size is {H}; expected a whole number of at least 0 and below hidden_size, {H}",
+        ),
+    ]:
+        with pytest.raises(ValueError) as caught:
+            getattr(rnncore, kind)(D, H, **options)
+        assert str(caught.value) == message
     for kind in ("RNN", "RNNCell"):
         with pytest.raises(ValueError, match="nonlinearity is 'sigmoid'; expected 'tanh' or 'relu'"):
             getattr(rnncore, kind)(D, H, nonlinearity="sigmoid")

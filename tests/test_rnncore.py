@@ -388,3 +388,9 @@ def test_no_wrong_input_is_answered_and_every_refusal_names_the_argument_or_its_
                 function(**right | {name: value})
             assert any(str(caught.value).startswith(f"{other} ") for other in function.takes), str(caught.value)
             assert "expected" in str(caught.value)
+
+
+def test_a_product_over_no_step_is_the_identity_from_the_first_state_to_the_last():
+    hs, W = np.zeros((2, 3, 4)), np.ones((4, 4))
+    for step in range(4):
+        assert np.array_equal(rnncore.jacobian_product(hs, W, step, step), np.stack([np.eye(4)] * 2))

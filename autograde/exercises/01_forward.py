@@ -124,11 +124,11 @@ def _one_array_for_all_steps(x, h0, W_xh, W_hh, b_h):
 
 
 def _overwriting_h0(x, h0, W_xh, W_hh, b_h):
-    states = []
+    kept = []
     for x_t in np.swapaxes(x, 0, 1):
         h0[:] = np.tanh(x_t @ W_xh.T + h0 @ W_hh.T + b_h)
-        states.append(h0.copy())
-    return np.stack(states, axis=1)
+        kept.append(h0.copy())
+    return np.stack(kept, axis=1)
 
 
 SEQUENCE = Exercise(
