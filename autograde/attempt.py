@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import inspect
 import io
 import linecache
 import os
@@ -39,7 +40,7 @@ class Attempt:
     changed: tuple[str, ...] = ()
 
 
-UNWRITTEN = Attempt(kind="unwritten")
+NOT_RUN = Attempt(kind="NotRun", problem="Not run: the time was over.")
 
 
 def attempts(probe, answer, cases, forbidden=(), seconds=None):
@@ -49,35 +50,53 @@ def attempts(probe, answer, cases, forbidden=(), seconds=None):
     either, the rest of the cases is not run and has the same attempt.
     """
     found = []
-    if reason := guard.uses(answer, forbidden):
-        return [Attempt(kind="Forbidden", problem=reason)] * (len(cases) + 1)
-    with guard.time_limit(seconds), guard.watch(forbidden, frame_of=run) as seen:
+    reason, line = guard.uses(answer, forbidden)
+    if reason:
+        return [Attempt(kind="Forbidden", problem=reason, details=line)] * (len(cases) + 1)
+    with guard.time_limit(seconds) as clock, guard.watch(forbidden, frame_of=run) as seen:
         for arguments in [case.arguments for case in (*cases, *cases[:1])]:
-            stopped = found and found[-1].kind in ("Forbidden", "OutOfTime", "unwritten")
-            found.append(found[-1] if stopped else run(probe, answer, arguments))
-            if seen:  # though the answer caught the exception
-                found[-1] = Attempt(kind="Forbidden", problem=seen[0], details=found[-1].details)
+            if found and found[-1].kind in ("OutOfTime", "NotRun"):
+                found.append(NOT_RUN)
+            elif found and found[-1].kind == "Forbidden":
+                found.append(found[-1])
+            else:
+                found.append(run(probe, answer, arguments, clock))
+                if seen:  # though the answer caught the exception
+                    found[-1] = Attempt(kind="Forbidden", problem=seen[0], details=found[-1].details)
     return found
 
 
-def run(probe, answer, arguments):
+def run(probe, answer, arguments, clock):
     """Run one case on a copy of its arguments."""
     given = copy.deepcopy(dict(arguments))  # an answer that changes its arguments changes its own copy
     try:
-        result = probe(answer, given)
-        changed = tuple(name for name, value in arguments.items() if not _same(value, given[name]))
+        with clock:  # the alarm rings only here
+            result = probe(answer, given)
     except Unusable as error:
-        return Attempt(kind="Unusable", problem=f"{error}.")
+        return Attempt(
+            kind="Unusable",
+            problem=f"{str(error).replace('the ', 'The ', 1) if str(error).startswith('the ') else error}.",
+        )
     except (guard.Forbidden, guard.OutOfTime) as error:
         return Attempt(kind=type(error).__name__, problem=str(error), details=_line(error))
     except KeyboardInterrupt:  # the student's, or nbgrader's when time is up
         raise
     except BaseException as error:  # whatever else a student's code raises, SystemExit too, is explained
         if isinstance(error, NotImplementedError) and not error.args:
-            return UNWRITTEN
+            return _unwritten(error, answer)
         passed = tuple(f"{name}: {describe(value)}" for name, value in arguments.items())
         return Attempt(kind=type(error).__name__, problem=_raised(error), details=(*_line(error), *passed))
-    return Attempt(result, changed=changed)
+    return Attempt(result, changed=tuple(name for name, value in arguments.items() if not _same(value, given[name])))
+
+
+def _unwritten(error, answer):
+    """Tell an answer that is not written from one that calls something which is not."""
+    *_, last = traceback.walk_tb(error.__traceback__)
+    code = last[0].f_code
+    if code is getattr(inspect.unwrap(answer), "__code__", code):
+        return Attempt(kind="unwritten", problem="`raise NotImplementedError()` is reached: a part is not written yet.")
+    problem = f"{code.co_name}, which this answer calls, is not written yet."
+    return Attempt(kind="NotImplementedError", problem=problem, details=_line(error))
 
 
 def _same(before, after):
@@ -95,16 +114,17 @@ def _same(before, after):
 def _raised(error):
     try:
         message = str(error)
-    except Exception:  # a student's own exception class may fail at this
+    except BaseException:  # a student's own exception class may fail at this
         message = "(its message cannot be shown)"
     if len(message) > MESSAGE_LIMIT:
         message = f"{message[:MESSAGE_LIMIT]} …"
-    return f"Your code raises {type(error).__name__}: {message}"
+    hint = " Does the function call itself?" if isinstance(error, RecursionError) else ""
+    return f"Your code raises {type(error).__name__}{': ' * bool(message)}{message}{hint}"
 
 
 def _line(error):
     """Return the line of the student's at which an exception was raised, if there is one."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_ours(frame)]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__, limit=-50) if not _is_ours(frame)]
     if not frames:
         return ()
     frame = frames[-1] if _is_written_here(frames[-1]) else next(filter(_is_written_here, reversed(frames)), frames[0])
@@ -122,10 +142,15 @@ def _is_written_here(frame):
     return "site-packages" not in frame.filename and "lib/python" not in frame.filename
 
 
+class _Kept(io.StringIO):
+    def close(self):
+        """Stay open: an answer that closes sys.stdout closes this."""
+
+
 @contextlib.contextmanager
 def captured():
     """Keep everything that is printed, by Python or below it: one byte on stderr would cost a student all points."""
-    kept = io.StringIO()
+    kept = _Kept()
     streams = (sys.stdout, sys.stderr)
     for stream in streams:
         stream.flush()

@@ -6,7 +6,7 @@ import sys
 from autograde import exercises
 from autograde.attempt import attempts, captured
 from autograde.compare import describe
-from autograde.diagnose import judge
+from autograde.diagnose import expect, judge
 from autograde.exercise import PUBLIC_SEED
 from autograde.feedback import Verdict
 
@@ -34,11 +34,17 @@ def check(exercise_id, answer):
 
 def verdict(exercise, answer, seed=PUBLIC_SEED, seconds=SECONDS, trusted=False):
     """Run an exercise's cases on an answer and return the `Verdict`; a trusted answer may use what is forbidden."""
+    with captured():
+        expect(exercise, seed)
     with captured() as printed:
         forbidden = () if trusted else exercise.forbidden
         found = attempts(exercise.probe, answer, exercise.draw(seed), forbidden, seconds)
-    with captured():  # a misconception may warn
-        return judge(exercise, found, seed, printed.getvalue())
+    try:
+        with captured():  # a misconception may warn
+            return judge(exercise, found, seed, printed.getvalue())
+    except Exception as error:  # a result made to confuse; a student is not to read our traceback
+        refusal = f"The check could not judge what came back ({type(error).__name__}). Return a plain result."
+        return Verdict(exercise.id, exercise.points, refusal=refusal, printed=printed.getvalue())
 
 
 def _find(exercise_id):

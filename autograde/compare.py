@@ -37,7 +37,10 @@ def compare(result, expected, axes="", tolerance=1e-7, name="the result"):
 def numbers(value):
     """Return a number, an array or a tensor as a NumPy array, for showing it; None for anything else."""
     if is_torch_array(value):
-        return value.detach().cpu().numpy() if value.dtype.is_floating_point else None
+        try:
+            return value.detach().cpu().double().numpy() if value.dtype.is_floating_point else None
+        except Exception:  # a sparse tensor, one without data
+            return None
     number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
     array = np.asarray(value) if number or type(value) is np.ndarray else None
     return array if array is not None and array.dtype.kind in "iuf" else None
@@ -103,6 +106,13 @@ def _compare_arrays(result, expected, axes, tolerance, name):
 
 def describe(value):
     """Say what kind of thing a value is: "an array of shape (3, 4), float64", "a list", "None"."""
+    try:
+        return _described(value)
+    except Exception:  # an object made to confuse
+        return "an object that cannot be described"
+
+
+def _described(value):
     if value is None:
         return "None (does the function return something?)"
     kind = type(value).__name__ or "nameless thing"
@@ -110,6 +120,8 @@ def describe(value):
         return f"a NumPy array of shape {value.shape}, {value.dtype}"
     if is_torch_array(value):
         return f"a PyTorch tensor of shape {tuple(value.shape)}, {str(value.dtype).removeprefix('torch.')}"
+    if isinstance(value, type):
+        return f"a class ({value.__name__})"
     if callable(value):
         return f"a function ({getattr(value, '__name__', kind)})"
     article = "an" if kind.lower().startswith(tuple("aeiou")) else "a"

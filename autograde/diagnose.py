@@ -4,7 +4,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from autograde.attempt import attempts
+from autograde.attempt import NOT_RUN, attempts
 from autograde.compare import compare, numbers
 from autograde.exercise import PUBLIC_SEED
 from autograde.feedback import Note, Outcome, Verdict
@@ -12,6 +12,11 @@ from autograde.feedback import Note, Outcome, Verdict
 NOT_WRITTEN = "This answer is not written yet: replace the line `raise NotImplementedError()` by your code."
 SMALL = 16  # a case of at most so many numbers is shown whole
 TELLING = 16  # errors over time are drawn for the first case that has at least so many
+
+
+def expect(exercise, seed=PUBLIC_SEED):
+    """Compute the right results of a seed, before an answer runs that might change NumPy itself."""
+    _expected(exercise, seed)
 
 
 def judge(exercise, found, seed=PUBLIC_SEED, printed=""):
@@ -27,8 +32,11 @@ def judge(exercise, found, seed=PUBLIC_SEED, printed=""):
     cases, expected = exercise.draw(seed), _expected(exercise, seed)
     *found, repeated = found
     outcomes = [_outcome(exercise, *all_three) for all_three in zip(cases, found, expected, strict=True)]
-    notes = []
-    if not outcomes[0].problem and (difference := _difference(exercise, repeated, expected[0])):
+    notes, terms = [], _terms(cases, outcomes)
+    if not outcomes[0].problem and repeated.kind:
+        problem = f"The first call is right; the same call again does not give a result. {repeated.problem}"
+        outcomes[0] = Outcome(cases[0].label, cases[0].counted, problem, repeated.details)
+    elif not outcomes[0].problem and (difference := _difference(exercise, repeated, expected[0])):
         kept = "Does your code keep something between calls, or draw at random?"
         problem = f"The first call is right; the same call again gives something else. {_sentence(difference)} {kept}"
         outcomes[0] = Outcome(cases[0].label, cases[0].counted, problem)
@@ -43,10 +51,10 @@ def judge(exercise, found, seed=PUBLIC_SEED, printed=""):
     if any(outcome.problem for outcome in outcomes):
         first = next(k for k, outcome in enumerate(outcomes) if outcome.problem)
         notes = [
+            *_names(exercise, found, expected, seed),
+            *terms,
             *_numbers(exercise, cases[first], found[first], expected[first]),
             *_first_step(exercise, cases, found, expected),
-            *_terms(cases, outcomes),
-            *_names(exercise, found, expected, seed),
             *notes,
         ]
     return verdict(outcomes=tuple(outcomes), notes=tuple(notes))
@@ -124,19 +132,25 @@ def _numbers(exercise, case, attempt, expected):
         return []
     if sum(map(np.size, shown)) > SMALL:
         return []
-    lines = [f"{name} = {_written(value)}" for name, value in passed.items()]
-    lines += [f"your result: {_written(came)}"] if came is not None else []
-    return _notes(("The whole case:", "", (*lines, f"expected:    {_written(wanted)}")))
+    close = came is not None and came.shape == wanted.shape and np.allclose(came, wanted, atol=1e-3)
+    digits = 8 if close else 4
+    lines = [f"{name} = {_written(value, 4)}" for name, value in passed.items()]
+    lines += [f"your result: {_written(came, digits)}"] if came is not None and came.size <= SMALL else []
+    return _notes(("The whole case:", "", (*lines, f"expected:    {_written(wanted, digits)}")))
 
 
-def _written(value):
-    return np.array2string(np.asarray(value), precision=4, separator=", ", suppress_small=True).replace("\n", "")
+def _written(value, digits):
+    with np.printoptions(formatter=None):  # an answer may have set its own
+        text = np.array2string(np.asarray(value), precision=digits, separator=", ", suppress_small=True)
+    return text.replace("\n", "")
 
 
 def _first_step(exercise, cases, found, expected):
     """Say at which time step a sequence departs from the right one, with a picture of the error."""
     if not isinstance(exercise.axes, str) or "T" not in exercise.axes.split():
         return []
+    if any(a.kind or np.shape(numbers(a.result)) != np.shape(e) for a, e in zip(found, expected, strict=True)):
+        return []  # where a case has no result or another shape, the time step is not the trouble
     axis, best = exercise.axes.split().index("T"), None
     for case, attempt, right in zip(cases, found, expected, strict=True):
         came = numbers(attempt.result)
@@ -149,15 +163,15 @@ def _first_step(exercise, cases, found, expected):
     if best is None:
         return []
     case, error = best
-    wrong = (error > exercise.tolerance).any((0, 1))  # (T,)
-    t, T = int(wrong.argmax()) + 1, len(wrong)
+    sequence = int((error > exercise.tolerance).any(1).T.nonzero()[1][0])  # the first to go wrong
+    wrong = (error[sequence] > exercise.tolerance).any(0)  # (T,)
     if wrong.all():
-        text = f"all {T} steps are wrong, from t = 1 on"
-    elif wrong[t - 1 :].all():
+        return []
+    t, T = int(wrong.argmax()) + 1, len(wrong)
+    if wrong[t - 1 :].all():
         text = f"t = {t} is the first wrong step, and all later ones are wrong; before it everything is right"
     else:
         text = f"t = {t} is the first wrong step; right are t = {_listed([k + 1 for k in range(T) if not wrong[k]])}"
-    sequence = int((error > exercise.tolerance).any((1, 2)).argmax())
     return [Note(f"Over time ({case.label}):", f"{text}.", (), error[sequence])]
 
 
@@ -170,11 +184,16 @@ def _terms(cases, outcomes):
     """Point to the term whose own case fails while another term's passes."""
     alone = [(case.term, bool(outcome.problem)) for case, outcome in zip(cases, outcomes, strict=True) if case.term]
     wrong, right = ([term for term, failed in alone if failed is which] for which in (True, False))
-    if not alone or not any(outcome.problem for outcome in outcomes):
+    if (
+        not alone
+        or not any(outcome.problem for outcome in outcomes)
+        or NOT_RUN.problem in [o.problem for o in outcomes]
+    ):
         return []
     if wrong and right:
         return _notes(("Where to look:", f"at {_and(wrong)}. Alone, {_and(right)} {_is(right)} right.", ()))
-    if right:
+    whole = [bool(outcome.problem) for case, outcome in zip(cases, outcomes, strict=True) if not case.term]
+    if right and whole and all(whole[1:]):  # not where most cases with all terms are right
         return _notes(("Where to look:", f"alone, {_and(right)} {_is(right)} right; put together they are not.", ()))
     return []
 
@@ -194,6 +213,4 @@ def _names(exercise, found, expected, seed):
     if not names:
         return _notes(("", read.strip(), ()))
     advice = " ".join(dict.fromkeys(exercise.misconceptions[name].advice for name in names))
-    return [
-        Note("What it looks like:", f"these are the numbers one gets when {' or when '.join(names)}. {advice}{read}")
-    ]
+    return [Note("What it looks like:", f"your result is what one gets when {' or when '.join(names)}. {advice}{read}")]

@@ -94,9 +94,13 @@ def _body(verdict):
         labels = "; ".join(outcome.label for outcome in verdict.outcomes)
         yield Note(f"Compared with the reference on {len(verdict.outcomes)} cases:", f"{labels}.")
     yield from verdict.notes
-    others = [o.label for o in verdict.outcomes if o.problem and o is not first]
-    if others and not verdict.refusal:
-        yield Note("Also differ:", "; ".join(others) + ".")
+    others = [o for o in verdict.outcomes if o is not first]
+    differ = [o.label for o in others if o.problem and not o.problem.startswith("Not run")]
+    if first and not verdict.refusal:
+        if len(differ) == len(others) > 1:
+            yield Note("", "All other cases differ, too.")
+        elif differ:
+            yield Note("Also differ:", "; ".join(differ) + ".")
     if verdict.printed:
         text = "\n".join(dict.fromkeys(verdict.printed.splitlines()))  # every case prints the same lines again
         shown = text if len(text) <= CAPTURED_LIMIT else f"{text[:CAPTURED_LIMIT]} …"

@@ -26,60 +26,97 @@ class OutOfTime(BaseException):
 
 @contextlib.contextmanager
 def time_limit(seconds):
-    """Raise `OutOfTime` in what runs inside, once `seconds` have passed (None: never), and again until it ends."""
+    """Yield a clock; once `seconds` have passed (None: never), `OutOfTime` is raised in what runs inside `with clock`.
+
+    It is raised again and again until that ends, for an answer may catch it.
+    """
+    clock = _Clock()
     if seconds is None:
-        yield
-        return
-    if threading.current_thread() is threading.main_thread() and hasattr(signal, "setitimer"):
-
-        def stop(*_):
-            raise OutOfTime()
-
-        before = signal.signal(signal.SIGALRM, stop)
+        yield clock
+    elif threading.current_thread() is threading.main_thread() and hasattr(signal, "setitimer"):
+        before = signal.signal(signal.SIGALRM, lambda *_: clock.ring())
         signal.setitimer(signal.ITIMER_REAL, seconds, 0.1)
         try:
-            yield
+            yield clock
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
-        return
-    # Where there is no such signal (Windows, another thread): raise from a second thread. It cannot wake a sleeper.
-    done, target = threading.Event(), ctypes.c_ulong(threading.get_ident())
+    else:  # no such signal here (Windows, another thread): a second thread raises it; it cannot wake a sleeper
+        done, target = threading.Event(), ctypes.c_ulong(threading.get_ident())
 
-    def watch():
-        wait = seconds
-        while not done.wait(wait):
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(target, ctypes.py_object(OutOfTime))
-            wait = 0.1
+        def watch():
+            wait = seconds
+            while not done.wait(wait):
+                with clock.lock:
+                    if clock.inside:
+                        ctypes.pythonapi.PyThreadState_SetAsyncExc(target, ctypes.py_object(OutOfTime))
+                wait = 0.1
 
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        done.set()
-        watcher.join()
+        watcher = threading.Thread(target=watch, daemon=True)
+        watcher.start()
+        try:
+            yield clock
+        finally:
+            done.set()
+            watcher.join()
+
+
+class _Clock:
+    """Knows whether the answer is running, so that the alarm never rings in the check itself."""
+
+    def __init__(self):
+        self.inside, self.lock = False, threading.Lock()
+
+    def __enter__(self):
+        self.inside = True
+
+    def __exit__(self, *_):
+        with self.lock:
+            self.inside = False
+
+    def ring(self):
+        if self.inside:
+            raise OutOfTime()
 
 
 def uses(answer, names):
-    """Return why an answer uses what it may not, found by reading it, or ""; names are dotted: "torch.nn.RNN"."""
-    things = {name: _thing(name) for name in names}
+    """Return (why an answer uses what it may not, (its line,)), found by reading it, or ("", ()).
+
+    names are dotted: "torch.nn.RNN".
+    """
+    try:
+        return _uses(answer, {name: _thing(name) for name in names})
+    except Exception:  # an object made to confuse: it is watched all the same
+        return "", ()
+
+
+def _uses(answer, things):
     inner = answer
-    while isinstance(inner, partial):
+    while type(inner) is partial:
         inner = inner.func
-    inner = inspect.unwrap(inner) if callable(inner) else inner
+    if isinstance(inner, types.FunctionType):
+        with contextlib.suppress(ValueError):  # it may wrap itself
+            inner = inspect.unwrap(inner)
     if name := _which(inner, things) or _which(getattr(inner, "__func__", None), things):
-        return _sentence(name)
+        return _sentence(name), ()
     for function in _functions_of(inner):
         try:
             tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
         except (OSError, TypeError, SyntaxError):
             continue
-        known = _names_known_to(function)
-        for node in ast.walk(tree):
+        known = _names_known_to(function, tree)
+        for node in _inside(tree):
             if name := _named(node, known, things):
-                return f"{_sentence(name)} (line: {ast.unparse(node)})"
-    return ""
+                line = function.__code__.co_firstlineno + node.lineno - 1
+                return _sentence(name), (f"line {line}: {ast.unparse(node)}",)
+    return "", ()
+
+
+def _inside(tree):
+    """Yield the nodes of a function's body, without its decorators, annotations and default values."""
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    for part in [line for function in functions for line in function.body] or [tree]:
+        yield from ast.walk(part)
 
 
 @contextlib.contextmanager
@@ -114,6 +151,9 @@ def watch(names, frame_of):
             raise Forbidden(seen[-1])
 
     before = sys.getprofile()
+    if before is not None and not callable(before):  # a profiler written in C could not be put back
+        yield seen
+        return
     sys.setprofile(see)
     try:
         yield seen
@@ -179,14 +219,16 @@ def _functions_of(thing):
     return [value for value in vars(kind).values() if isinstance(value, types.FunctionType)]
 
 
-def _names_known_to(function):
-    """Return what the names in a function stand for, except its own variables."""
+def _names_known_to(function, tree):
+    """Return what the names in a function stand for, except those that it, or something inside it, binds itself."""
+    bound = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    bound |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
     cells = {}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         with contextlib.suppress(ValueError):  # a cell that is still empty
             cells[name] = cell.cell_contents
     known = {**function.__globals__, **cells}
-    return {name: value for name, value in known.items() if name not in function.__code__.co_varnames}
+    return {name: value for name, value in known.items() if name not in bound}
 
 
 def _named(node, known, things):

@@ -27,7 +27,7 @@ def step_cases(rng):
     yield Case("only the recurrent term", draw.only(arguments(2, 3, 4), "h", "W_hh"), term="the recurrent term")
     yield Case("only the bias", draw.only(arguments(2, 3, 4), "b_h"), term="the bias")
     yield Case("B, D and H all different", arguments(4, 3, 5))
-    yield Case("D = H", arguments(2, 4, 4))
+    yield Case("B = D = H", arguments(4, 4, 4))
     yield Case("a batch of one", arguments(1, 3, 2))
 
 
@@ -59,7 +59,23 @@ STEP = Exercise(
         ),
         "the recurrent term is missing": M(
             lambda x, h, W_xh, W_hh, b_h: np.tanh(x @ W_xh.T + b_h),
-            "Without the state before, the network has no memory. Which argument is never used?",
+            "Without the state before, the network has no memory. Which arguments are never used?",
+        ),
+        "the input's term is missing": M(
+            lambda x, h, W_xh, W_hh, b_h: np.tanh(h @ W_hh.T + b_h),
+            "The network has to see its input. Which arguments are never used?",
+        ),
+        "neither matrix is transposed": M(
+            lambda x, h, W_xh, W_hh, b_h: np.tanh(x @ W_xh + h @ W_hh + b_h),
+            "The equation multiplies a column from the left; a batch holds one vector in each row.",
+        ),
+        "the matrices stand on the left, as in the equation": M(
+            lambda x, h, W_xh, W_hh, b_h: np.tanh(W_xh @ x + W_hh @ h + b_h),
+            "The equation is for one column. In a batch each vector is a row.",
+        ),
+        "ReLU stands in place of tanh": M(
+            lambda x, h, W_xh, W_hh, b_h: np.maximum(x @ W_xh.T + h @ W_hh.T + b_h, 0),
+            "This network's states may be negative.",
         ),
         "tanh is missing": M(
             lambda x, h, W_xh, W_hh, b_h: x @ W_xh.T + h @ W_hh.T + b_h,
@@ -79,7 +95,7 @@ STEP = Exercise(
         ),
         "the sigmoid stands in place of tanh": M(
             lambda x, h, W_xh, W_hh, b_h: 1 / (1 + np.exp(-(x @ W_xh.T + h @ W_hh.T + b_h))),
-            "The two have the same shape and different ranges: the sigmoid gives no negative number.",
+            "Both curves are S-shaped; the sigmoid gives no negative number.",
         ),
     },
 )
@@ -167,11 +183,15 @@ SEQUENCE = Exercise(
         ),
         "h_0 is ignored": M(
             lambda x, h0, *a: np.stack(_each_step(x, np.zeros_like(h0), *a), axis=1),
-            "A network need not start from zeros. Which argument is never used?",
+            "A network need not start from zeros. What does your first step get?",
         ),
         "time comes before the batch": M(
             lambda *a: np.stack(_each_step(*a), axis=0),
-            "The numbers may be right; the axes of the result are B, T, H in this order.",
+            "The numbers are right; the axes of the result are B, T, H in this order.",
+        ),
+        "the loop runs over the batch": M(
+            lambda x, h0, *a: np.stack(_each_step(np.swapaxes(x, 0, 1), h0, *a), axis=1),
+            "Which axis of x is time?",
         ),
         "one array is used for all steps": M(
             _one_array_for_all_steps,
@@ -366,7 +386,7 @@ PARITY = Exercise(
     misconceptions={
         "the output is the input's bit": M(
             lambda: _network([1], [[0]], [0], [1]),
-            "Without a recurrent weight nothing is remembered.",
+            "Nothing of the earlier bits reaches the output. What does W_hh hand on?",
         ),
         "the output says that a 1 has come": M(
             lambda: _network([1], [[1]], [0], [1]),
@@ -377,11 +397,11 @@ PARITY = Exercise(
             lambda: _network([1, 1, 1], [[0, 0, 1], [0, 0, 1], [0, 0, 0]], [0, -1, 0], [1, -2, 0]),
             "Parity is of all bits so far, so what is remembered must be the output, not the last input.",
         ),
-        "the second unit has no threshold": M(
+        "the output is never above ½": M(
             lambda: _network([1, 1], [[1, -2], [1, -2]], [0, 0], [1, -2]),
-            "One unit is to wake up only when two ones meet.",
+            "Work out both units and y for the string 1, by hand. Is each unit to wake up at a sum of 1?",
         ),
-        "the recurrent weights read the first unit only": M(
+        "what is carried on is not the parity": M(
             lambda: _network([1, 1], [[1, 0], [1, 0]], [0, -1], [1, -2]),
             "What is carried on has to be the parity, which both units make together.",
         ),
