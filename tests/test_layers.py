@@ -260,6 +260,7 @@ def test_gradients_of_gradients_equal_torchs_even_when_inputs_depend_on_each_oth
     for module in pair(kind, **options):
         x = leaf(normal(T, B, D))[0]
         W = {"weight_ih_l0": module.weight_ih_l0 * x.mean(), "weight_hh_l0": module.weight_hh_l0 * x.std()}
+        W["bias_hh_l0"] = module.bias_hh_l0 + W["weight_hh_l0"].sum(1)
         output = flat(torch.func.functional_call(module, W, (x,)))[0]
         (first,) = torch.autograd.grad((output**2).sum(), x, create_graph=True)
         second = torch.autograd.grad((first**2).sum(), [x, *module.parameters()])
