@@ -113,7 +113,7 @@ def _lines(verdict):
         yield f"  {note.heading} {note.text}".rstrip() if note.heading else f"  {note.text}"
         yield from (f"    {line}" for line in note.code)
         if note.picture is not None:
-            yield from (f"    {line}" for line in _drawn_in_text(note.picture))
+            yield from (f"    {line}" for line in [CAPTION, *_drawn(note.picture)])
 
 
 def _html(verdict):
@@ -131,44 +131,24 @@ def _html(verdict):
             lines = escape("\n".join(note.code))
             parts.append(f'<pre style="margin: .2em 0; background: transparent; color: inherit">{lines}</pre>')
         if note.picture is not None:
-            parts.append(_drawn(note.picture))
+            lines = "\n".join(_drawn(note.picture))
+            parts.append(f'<p style="margin: .2em 0; font-size: .85em">{CAPTION}</p>')
+            style = "margin: .2em 0; background: transparent; color: inherit; line-height: 1.1"
+            parts.append(f'<pre role="img" aria-label="{CAPTION}" style="{style}">{lines}</pre>')
     return "".join([*parts, "</div>"])
 
 
 PICTURE_STEPS, PICTURE_UNITS = 48, 12  # of a longer sequence or a wider layer the beginning is drawn
-BLANK, SHADES = "·", "░▒▓█"
-
-
-def _levels(errors):
-    """Return each error's level: 0 for none, else 1 to 4 for up to 1e-4, 1e-2, 1 and above, relative."""
-    return np.digitize(errors[:PICTURE_UNITS, :PICTURE_STEPS], [1e-7, 1e-4, 1e-2, 0.3])
-
-
-def _drawn_in_text(errors):
-    levels = _levels(errors)
-    yield "error, one row a unit, t = 1, 2, … to the right (· none, █ large):"
-    yield from ("".join((BLANK + SHADES)[level] for level in row) for row in levels)
+SHADES = "·░▒▓█"  # no error, then up to 1e-4, 1e-2, 0.3 and above, relative
 
 
 def _drawn(errors):
-    """Return the errors as a picture that takes the page's ink; the paragraph before it says the same in words."""
-    levels, size = _levels(errors), 12
-    units, T = levels.shape
-    cells = "".join(
-        f'<rect x="{1 + size * t}" y="{1 + size * u}" width="{size - 2}" height="{size - 2}" '
-        f'fill="currentColor" fill-opacity="{(0, 0.25, 0.5, 0.75, 1)[levels[u, t]]}" '
-        f'stroke="currentColor" stroke-opacity="0.35" stroke-width="0.5"/>'
-        for u in range(units)
-        for t in range(T)
-    )
-    label = f"Errors over {T} time steps (to the right) and {units} units (one row each): the fuller, the larger."
-    width, height = size * T + 2, size * units + 2
-    return (
-        f'<svg role="img" aria-label="{label}" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'style="display: block; margin: .3em 0; max-width: 100%; height: auto">{cells}</svg>'
-        f'<p style="margin: .2em 0; font-size: .85em">Error, t = 1, 2, … to the right, one row a unit; '
-        f"the fuller, the larger.</p>"
-    )
+    """Return the errors as lines of characters, which a notebook that is not trusted shows as well as a terminal."""
+    levels = np.digitize(errors[:PICTURE_UNITS, :PICTURE_STEPS], [1e-7, 1e-4, 1e-2, 0.3])
+    return ["".join(SHADES[level] for level in row) for row in levels]
+
+
+CAPTION = "Error, t = 1, 2, … to the right, one row a unit: · none, █ large."
 
 
 def _sendable(text):

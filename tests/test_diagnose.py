@@ -157,7 +157,8 @@ def test_the_first_wrong_time_step_is_named_and_the_error_is_drawn():
     found = check("rnn-sequence", second_step_wrong)
     assert "t = 2 is the first wrong step; right are t = 1, 3." in str(found)
     html = found._repr_html_()
-    assert '<svg role="img" aria-label="Errors over' in html
+    assert '<pre role="img" aria-label="Error, t = 1, 2, … to the right' in html
+    assert "<svg" not in html, "a notebook that is not trusted drops it"
     late = check("rnn-sequence", lambda *a: states(*a, carry=lambda old, new: new * (1 + 1e-3)))
     assert "t = 2 is the first wrong step, and all later ones are wrong" in str(late)
     assert "·" in str(late)
