@@ -650,12 +650,10 @@ def _check_options(options):
             if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value <= 1:
                 raise ValueError(f"dropout is {value!r}; expected a probability, a number from 0 to 1")
         else:
-            least, limit = (0, options["hidden_size"]) if name == "proj_size" else (1, float("inf"))
-            expected = f"a whole number of at least {least}" + (f" and below hidden_size, {limit}" if not least else "")
-            if isinstance(value, bool) or not isinstance(value, Integral):
-                raise TypeError(f"{name} is {value!r}; expected {expected}")
-            if not least <= value < limit:
-                raise ValueError(f"{name} is {value!r}; expected {expected}")
+            _check_number(name, value, 0 if name == "proj_size" else 1, whole=True)
+            if name == "proj_size" and value >= options["hidden_size"]:
+                below = f"a whole number of at least 0 and below hidden_size, {options['hidden_size']}"
+                raise ValueError(f"proj_size is {value!r}; expected {below}")
 
 
 class _Weights(torch.nn.Module):

@@ -46,8 +46,8 @@ NOT_RUN = Attempt(kind="NotRun", problem="Not run: the time was over.")
 def attempts(probe, answer, cases, forbidden=(), seconds=None):
     """Return an `Attempt` for every case, and one more: the first case again, to see whether the result stays.
 
-    forbidden names what the answer may not use, and `seconds` is the time that all cases may take together; after
-    either, the rest of the cases is not run and has the same attempt.
+    forbidden names what the answer may not use, and `seconds` is the time that all cases may take together; once either
+    has come up, the rest of the cases is not run.
     """
     found = []
     reason, line = guard.uses(answer, forbidden)
@@ -73,10 +73,7 @@ def run(probe, answer, arguments, clock):
         with clock:  # the alarm rings only here
             result = probe(answer, given)
     except Unusable as error:
-        return Attempt(
-            kind="Unusable",
-            problem=f"{str(error).replace('the ', 'The ', 1) if str(error).startswith('the ') else error}.",
-        )
+        return Attempt(kind="Unusable", problem=f"{error}.")
     except (guard.Forbidden, guard.OutOfTime) as error:
         return Attempt(kind=type(error).__name__, problem=str(error), details=_line(error))
     except KeyboardInterrupt:  # the student's, or nbgrader's when time is up

@@ -110,7 +110,7 @@ def _difference(exercise, attempt, expected):
 
 def _outcome(exercise, case, attempt, expected):
     if attempt.kind:
-        return Outcome(case.label, case.counted, attempt.problem, attempt.details)
+        return Outcome(case.label, case.counted, attempt.problem, attempt.details, ran=attempt is not NOT_RUN)
     difference = _difference(exercise, attempt, expected)
     return Outcome(case.label, case.counted, _sentence(difference) if difference else "")
 
@@ -184,11 +184,7 @@ def _terms(cases, outcomes):
     """Point to the term whose own case fails while another term's passes."""
     alone = [(case.term, bool(outcome.problem)) for case, outcome in zip(cases, outcomes, strict=True) if case.term]
     wrong, right = ([term for term, failed in alone if failed is which] for which in (True, False))
-    if (
-        not alone
-        or not any(outcome.problem for outcome in outcomes)
-        or NOT_RUN.problem in [o.problem for o in outcomes]
-    ):
+    if not all(outcome.ran for outcome in outcomes):
         return []
     if wrong and right:
         return _notes(("Where to look:", f"at {_and(wrong)}. Alone, {_and(right)} {_is(right)} right.", ()))

@@ -42,7 +42,7 @@ class Exercise:
     probe            probe(implementation, arguments) -> plain results: arrays, numbers, strings, dicts of these
     axes             the result's axes, for messages: "B T H"; "" for a number; {entry: axes} for a dictionary
     result           what messages call the result
-    misconceptions   {what went wrong: Misconception}; the names complete "these are the numbers one gets when …"
+    misconceptions   {what went wrong: Misconception}; the names complete "your result is what one gets when …"
     forbidden        dotted names of what the answer may not use, since it is to be written: "torch.nn.RNN"
     section          the chapter's section that explains it, to read again
     tolerance        the largest relative difference that still counts as equal

@@ -10,12 +10,16 @@ CAPTURED_LIMIT = 1000  # characters of an answer's own printing that are shown
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one case: its label, and what was wrong, in words; `problem` is "" when the case passed."""
+    """What came of one case: its label, and what was wrong, in words; `problem` is "" when the case passed.
+
+    A case for which there was no time left has not `ran`.
+    """
 
     label: str
     counted: bool = True
     problem: str = ""
     details: tuple[str, ...] = ()
+    ran: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +99,7 @@ def _body(verdict):
         yield Note(f"Compared with the reference on {len(verdict.outcomes)} cases:", f"{labels}.")
     yield from verdict.notes
     others = [o for o in verdict.outcomes if o is not first]
-    differ = [o.label for o in others if o.problem and not o.problem.startswith("Not run")]
+    differ = [o.label for o in others if o.problem and o.ran]
     if first and not verdict.refusal:
         if len(differ) == len(others) > 1:
             yield Note("", "All other cases differ, too.")

@@ -47,13 +47,13 @@ def module(implementation, arguments):
     Returns {"output": array, "gradient of NAME": array}, or "output 0", "output 1" where there are several.
     """
     if not (isinstance(implementation, type) and issubclass(implementation, torch.nn.Module)):
-        raise Unusable(f"this is {_kind(implementation)}; expected a class, derived from torch.nn.Module")
+        raise Unusable(f"This is {_kind(implementation)}; expected a class, derived from torch.nn.Module")
     built = implementation(**arguments["options"])
     parameters = dict(built.named_parameters())
     wanted = {name: tuple(value.shape) for name, value in arguments["weights"].items()}
     found = {name: tuple(value.shape) for name, value in parameters.items()}
     if found != wanted:
-        raise Unusable(f"the module's parameters are {_shapes(found)}; expected {_shapes(wanted)}")
+        raise Unusable(f"The module's parameters are {_shapes(found)}; expected {_shapes(wanted)}")
     with torch.no_grad():
         for name, value in arguments["weights"].items():
             parameters[name].copy_(torch.as_tensor(value))
@@ -61,16 +61,16 @@ def module(implementation, arguments):
     outputs = list(outputs) if isinstance(outputs, list | tuple) else [outputs]
     for number, output in enumerate(outputs):
         if not isinstance(output, torch.Tensor):
-            raise Unusable(f"output {number} of forward is {_kind(output)}; expected a tensor")
+            raise Unusable(f"Output {number} of forward is {_kind(output)}; expected a tensor")
     result = {f"output {k}" if len(outputs) > 1 else "output": o.detach().numpy() for k, o in enumerate(outputs)}
     if "upstream" in arguments:
         loss = sum((o * torch.as_tensor(g)).sum() for o, g in zip(outputs, arguments["upstream"], strict=True))
         if not loss.requires_grad:
-            raise Unusable("no gradient reaches the parameters: does forward detach, or go through NumPy?")
+            raise Unusable("No gradient reaches the parameters: does forward detach, or go through NumPy?")
         guard.allowed(loss.backward)
         for name, parameter in built.named_parameters():
             if parameter.grad is None:
-                raise Unusable(f"no gradient reaches {name}: is it used in forward?")
+                raise Unusable(f"No gradient reaches {name}: is it used in forward?")
             result[f"gradient of {name}"] = parameter.grad.numpy()
     return result
 
@@ -92,9 +92,9 @@ def sampler(implementation, arguments):
         generator = torch.Generator().manual_seed(seed)
         drawn = implementation(rows.clone(), *given.values(), generator)
         if not isinstance(drawn, torch.Tensor) or drawn.dtype != torch.int64 or drawn.shape != rows.shape[:1]:
-            raise Unusable(f"the function returns {_kind(drawn)}; expected indices, an int64 tensor of shape (B,)")
+            raise Unusable(f"The function returns {_kind(drawn)}; expected indices, an int64 tensor of shape (B,)")
         if not 0 <= int(drawn.min()) <= int(drawn.max()) < rows.shape[1]:
-            raise Unusable(f"the function returns an index that is not between 0 and V - 1 = {rows.shape[1] - 1}")
+            raise Unusable(f"The function returns an index that is not between 0 and V - 1 = {rows.shape[1] - 1}")
         return drawn
 
     B, V = logits.shape
@@ -121,9 +121,9 @@ def training_step(implementation, arguments):
     for _ in range(2):
         loss = implementation(model, optimiser, torch.as_tensor(arguments["x"]), torch.as_tensor(arguments["y"]))
         if isinstance(loss, torch.Tensor) and loss.requires_grad:
-            raise Unusable("the loss that is returned still holds the whole graph; return a number, with .item()")
+            raise Unusable("The loss that is returned still holds the whole graph; return a number, with .item()")
         if isinstance(loss, torch.Tensor) or _numbers(loss) is None:
-            raise Unusable(f"the function returns {_kind(loss)}; expected the loss as a number, with .item()")
+            raise Unusable(f"The function returns {_kind(loss)}; expected the loss as a number, with .item()")
         losses.append(float(loss))
     return {"losses": np.array(losses), "weight": model.weight.detach().numpy(), "bias": model.bias.detach().numpy()}
 
@@ -132,11 +132,11 @@ def _weights(weights):
     """Return the five arrays of a network's dictionary, checked one by one."""
     names = ("W_xh", "W_hh", "b_h", "W_hy", "b_y")
     if not isinstance(weights, dict):
-        raise Unusable(f"the function returns {_kind(weights)}; expected a dictionary with {', '.join(names)}")
+        raise Unusable(f"The function returns {_kind(weights)}; expected a dictionary with {', '.join(names)}")
     if missing := [name for name in names if name not in weights]:
-        raise Unusable(f"the dictionary lacks {', '.join(missing)}; expected {', '.join(names)}")
+        raise Unusable(f"The dictionary lacks {', '.join(missing)}; expected {', '.join(names)}")
     if unknown := sorted(set(map(str, weights)) - set(names)):
-        raise Unusable(f"the dictionary has the unknown entry {', '.join(unknown)}; expected {', '.join(names)}")
+        raise Unusable(f"The dictionary has the unknown entry {', '.join(unknown)}; expected {', '.join(names)}")
     arrays = []
     for name in names:
         array = _numbers(weights[name])
