@@ -51,7 +51,8 @@ def test_rnncores_tests_notice_a_spoilt_reference():
     code = (ROOT / "rnncore.py").read_text("utf-8")
     spoilt = code.replace("c = f * c + i * g", "c = f * c - i * g", 1)
     assert spoilt != code
-    assert mutants.tested(spoilt)
+    assert mutants.tested(spoilt, ["rnncore"])
+    assert not mutants.tested(code, ["rnncore"]), "the right code passes"
 
 
 def test_the_benchmark_of_the_checks_times_every_exercise(tmp_path):
