@@ -562,11 +562,11 @@ class _Elman:
         """Return (h_t,) from the input's part of the sums, (B, H), and (h_{t-1},)."""
         return (_activate(from_x + linear(state[0], W_hh, b_hh), self.nonlinearity, torch),)
 
-    def forward(self, keep, *arrays):
+    def forward(self, *arrays):
         return _rnn_in_numpy(self.nonlinearity, *arrays)
 
-    def backward(self, needs_dx, *arrays):
-        return _rnn_back_in_numpy(self.nonlinearity, needs_dx, *arrays)
+    def backward(self, *arrays):
+        return _rnn_back_in_numpy(self.nonlinearity, *arrays)
 
 
 class _Gru:
@@ -633,8 +633,7 @@ def _run_numpy(network, rows, state, sizes, weights, reverse=False):
     if torch.is_grad_enabled() and any(t.requires_grad for t in inputs):
         hs, *cell = _InNumPy.apply(network, *inputs)
     else:
-        outputs, _ = _quietly(network.forward, False, inputs)
-        hs, *cell = map(_tensor, outputs)
+        (hs, *cell), _ = _forward_in_numpy(network, False, inputs)
     return (hs.flip(0) if reverse else hs).view(len(rows), W_hh.shape[1]), [hs[-1], *cell]
 
 
@@ -920,9 +919,10 @@ class LSTM(_Layer):
 
 
 # The same in NumPy, for a CPU, where a small network's time goes into calls and memory more than into arithmetic:
-# results are written into arrays that lie there already, the batch is the last axis, so that every gate is one piece of
-# memory, and v_t = [x_t; 1; h_{t-1}] makes one product of a step's sums, W v = W_xh x + b + W_hh h, and one of all its
-# weights' gradients. What needs no later step is done for a block of steps at once, no larger than a processor's cache.
+# results are written into arrays that lie there already, and the weights' gradients are one product after the loop.
+# For the gated networks the batch is the last axis, so that every gate is one piece of memory; v_t = [x_t; 1; h_{t-1}]
+# makes one product of a step's sums, W v = W_xh x + b + W_hh h, and one of all its weights' gradients; and what needs
+# no later step is done for a block of steps at once, no larger than a processor's cache.
 
 
 def _numpy_takes(*tensors):
@@ -941,15 +941,18 @@ def _numpy_takes(*tensors):
     )
 
 
-def _quietly(function, option, tensors):
-    """Call it on NumPy's views of the tensors, silent on overflow as PyTorch is: one sees it in the result."""
-    with np.errstate(all="ignore"):
-        return function(option, *(t.numpy(force=True) for t in tensors))
+def _forward_in_numpy(network, keep, inputs):
+    """Return (hs, and c_T of an LSTM), as tensors, and the arrays that only the backward needs."""
+    x, h0 = inputs[:2]
+    hs = x.new_empty((*x.shape[:2], h0.shape[1]))  # PyTorch's own memory: to be resized like that of any tensor
+    with np.errstate(all="ignore"):  # silent on overflow as PyTorch is: one sees it in the result
+        cell, kept = network.forward(keep, hs.numpy(), *(t.numpy(force=True) for t in inputs))
+    return (hs, *map(_tensor, cell)), kept
 
 
 def _tensor(a):
-    """Return a contiguous tensor that owns its memory: to be viewed, resized and written into like any other."""
-    return torch.from_numpy(a).clone(memory_format=torch.contiguous_format)
+    """Return a contiguous tensor of an array that nobody else will use."""
+    return torch.from_numpy(np.ascontiguousarray(a))
 
 
 class _InNumPy(torch.autograd.Function):
@@ -960,18 +963,20 @@ class _InNumPy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, network, *inputs):
-        outputs, kept = _quietly(network.forward, True, inputs)
+        outputs, kept = _forward_in_numpy(network, True, inputs)
         ctx.network, ctx.inputs = network, len(inputs)
         ctx.save_for_backward(*inputs, *map(torch.from_numpy, kept))
-        return tuple(map(_tensor, outputs))
+        return outputs
 
     @staticmethod
     def backward(ctx, *grads):
         saved = ctx.saved_tensors  # read once: a checkpoint unpacks them once only
-        inputs, kept = saved[: ctx.inputs], saved[ctx.inputs :]
+        inputs = saved[: ctx.inputs]
         if torch.is_grad_enabled() or not _numpy_takes(*grads, *saved):  # to be differentiated again, batched, traced
             return None, *_InNumPy._again(ctx.network, inputs, grads, ctx.needs_input_grad[1:])
-        found = _quietly(ctx.network.backward, ctx.needs_input_grad[1], (*grads, *inputs, *kept))
+        arrays = (t.numpy(force=True) for t in (*grads, *saved))
+        with np.errstate(all="ignore"):
+            found = ctx.network.backward(ctx.needs_input_grad[1], *arrays)
         return None, *(None if a is None else _tensor(a) for a in found)
 
     @staticmethod
@@ -988,35 +993,39 @@ class _InNumPy(torch.autograd.Function):
         return [next(found) if need else None for need in needed]
 
 
-def _rnn_in_numpy(nonlinearity, x, h0, W_xh, W_hh, b_xh, b_hh):
-    """Return (hs,), shape (T, B, H), and what the backward needs."""
-    v, W = _augmented(x, h0, W_xh, b_xh + b_hh, W_hh)
-    hs = v[1:, -len(W) :]  # (T, H, B)
-    for v_t, h in zip(v, hs, strict=False):  # (K, B), (H, B)
-        W.dot(v_t, out=h)
-        np.tanh(h, out=h) if nonlinearity == "tanh" else np.maximum(h, 0, out=h)
-    return (hs.swapaxes(1, 2),), (v,)
+def _rnn_in_numpy(nonlinearity, keep, hs, x, h0, W_xh, W_hh, b_xh, b_hh):
+    """Fill in the states hs (T, B, H); return (), and what the backward needs: all states, h_0 included."""
+    (T, B, D), H = x.shape, len(W_hh)
+    np.matmul(x.reshape(T * B, D), W_xh.T, out=hs.reshape(T * B, H))
+    hs += b_xh + b_hh
+    h, W_hh_T, from_h = h0, W_hh.T, np.empty_like(hs[0])
+    activate = np.tanh if nonlinearity == "tanh" else lambda a, out: np.maximum(a, 0, out)
+    for h_next in hs:  # (B, H), at first the input's part of the sums; results go where the last argument says
+        np.add(h_next, h.dot(W_hh_T, from_h), h_next)
+        h = activate(h_next, h_next)
+    return (), ((np.concatenate([h0[None], hs]),) if keep else ())
 
 
-def _rnn_back_in_numpy(nonlinearity, needs_dx, dhs, x, h0, W_xh, W_hh, b_xh, b_hh, v):
+def _rnn_back_in_numpy(nonlinearity, needs_dx, dhs, x, h0, W_xh, W_hh, b_xh, b_hh, states):
     """Return dL/d of x, h0 and the weights, from dhs (T, B, H)."""
-    D, H = x.shape[2], len(W_hh)
-    W_hh_T, dW, dx = W_hh.T.copy(), np.zeros((H, v.shape[1]), x.dtype), np.empty_like(x) if needs_dx else None
-    dh = np.zeros_like(v[0, D + 1 :])  # (H, B)
-    for steps in _blocks(v[1:, D + 1 :]):
-        hs = v[1:, D + 1 :][steps]
-        das = 1 - hs * hs if nonlinearity == "tanh" else (hs > 0).astype(x.dtype)  # times dL/dh_t it is dL/da_t
-        for dh_t, da in _backwards(_columns(dhs[steps]), das):
-            dh += dh_t
-            np.multiply(da, dh, out=da)
-            W_hh_T.dot(da, out=dh)
-        _add_gradients(dW, dx, das, das, v, W_xh, steps)
-    db = dW[:, D]
-    return dx, dh.T, dW[:, :D], dW[:, D + 1 :], db, db
+    (T, B, D), H, before, hs = x.shape, len(W_hh), states[:-1], states[1:]
+    das, dh, W_hh = np.empty_like(hs), np.zeros_like(hs[0]), np.asfortranarray(W_hh)  # faster to multiply by
+    if nonlinearity == "tanh":
+        np.subtract(1, np.multiply(hs, hs, out=das), out=das)  # times dL/dh_t it is dL/da_t
+    else:
+        np.greater(hs, 0, out=das)
+    for dh_t, da in _backwards(dhs, das):  # (B, H), (B, H)
+        dh += dh_t
+        np.multiply(da, dh, da)
+        da.dot(W_hh, dh)
+    das, before = das.reshape(T * B, H), before.reshape(T * B, H)
+    dx = (das @ W_xh).reshape(T, B, D) if needs_dx else None
+    db = das.sum(0)
+    return dx, dh, das.T @ x.reshape(T * B, D), das.T @ before, db, db.copy()
 
 
-def _gru_in_numpy(keep, x, h0, W_xh, W_hh, b_xh, b_hh):
-    """Return (hs,), shape (T, B, H), and what the backward needs."""
+def _gru_in_numpy(keep, hs, x, h0, W_xh, W_hh, b_xh, b_hh):
+    """Fill in the states hs (T, B, H); return (), and what the backward needs."""
     (T, B, D), H = x.shape, W_hh.shape[1]
     v, W = _augmented(x, h0, W_xh, b_xh + b_hh, W_hh)
     W_rz, half = W[: 2 * H] / 2, np.full((2 * H, B), 0.5, x.dtype)  # σ(a) = ½ tanh(a/2) + ½
@@ -1037,7 +1046,8 @@ def _gru_in_numpy(keep, x, h0, W_xh, W_hh, b_xh, b_hh):
         np.subtract(h, n, out=h_next)
         np.multiply(h_next, rz[H:], out=h_next)
         np.add(h_next, n, out=h_next)  # n + z ⊙ (h − n)
-    return (v[1:, D + 1 :].swapaxes(1, 2),), (v, gates)
+    hs[...] = v[1:, D + 1 :].swapaxes(1, 2)
+    return (), (v, gates)
 
 
 def _gru_back_in_numpy(needs_dx, dhs, x, h0, W_xh, W_hh, b_xh, b_hh, v, gates):
@@ -1066,8 +1076,8 @@ def _gru_back_in_numpy(needs_dx, dhs, x, h0, W_xh, W_hh, b_xh, b_hh, v, gates):
     return dx, dh.T, dW_xh[:, :D], dW_hh[:, D + 1 :], dW_xh[:, D], dW_hh[:, D]
 
 
-def _lstm_in_numpy(keep, x, h0, c0, W_xh, W_hh, b_xh, b_hh):
-    """Return (hs, c_T), shapes (T, B, H) and (B, H), and what the backward needs."""
+def _lstm_in_numpy(keep, hs, x, h0, c0, W_xh, W_hh, b_xh, b_hh):
+    """Fill in the states hs (T, B, H); return (c_T,), shape (B, H), and what the backward needs."""
     (T, B, D), H = x.shape, W_hh.shape[1]
     v, W = _augmented(x, h0, W_xh, b_xh + b_hh, W_hh)
     scale = np.repeat(np.array([0.5, 0.5, 1, 0.5], x.dtype), H)[:, None]  # σ(a) = ½ tanh(a/2) + ½, of i, f and o
@@ -1088,7 +1098,8 @@ def _lstm_in_numpy(keep, x, h0, c0, W_xh, W_hh, b_xh, b_hh):
         np.add(c_next, np.multiply(i, g, out=i_g), out=c_next)
         np.tanh(c_next, out=tanh_c)
         np.multiply(o, tanh_c, out=h_next)
-    return (v[1:, D + 1 :].swapaxes(1, 2), cs[-1].T), (v, gates, cs, tanh_cs)
+    hs[...] = v[1:, D + 1 :].swapaxes(1, 2)
+    return (cs[-1].T.copy(),), (v, gates, cs, tanh_cs)
 
 
 def _lstm_back_in_numpy(needs_dx, dhs, dc_T, x, h0, c0, W_xh, W_hh, b_xh, b_hh, v, gates, cs, tanh_cs):
@@ -1115,7 +1126,7 @@ def _lstm_back_in_numpy(needs_dx, dhs, dc_T, x, h0, c0, W_xh, W_hh, b_xh, b_hh, 
             dc *= f_t
         _add_gradients(dW, dx, das, das, v, W_xh, steps)
     db = dW[:, D]
-    return dx, dh.T, dc.T, dW[:, :D], dW[:, D + 1 :], db, db
+    return dx, dh.T, dc.T, dW[:, :D], dW[:, D + 1 :], db, db.copy()
 
 
 def _augmented(x, h0, W_xh, b, W_hh):

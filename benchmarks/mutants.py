@@ -8,16 +8,27 @@ line; writes mutants.md, a table, beside this file.
 import argparse
 import ast
 import copy
+import itertools
+import json
+import multiprocessing
 import os
 import random
 import signal
 import sys
+import tempfile
 import time
+import types
 from pathlib import Path
+from typing import NamedTuple
 
+import coverage
+import hypothesis  # noqa: F401, loaded here and not again in every child
 import numpy as np
+import pytest
 import torch
+from tqdm import tqdm
 
+import rnncore
 from autograde import exercises
 from autograde.check import verdict
 from publish.manuscript import path_of, read, slugs
@@ -26,30 +37,43 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 SWAPS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.Div: ast.Mult, ast.MatMult: ast.Mult}
 COMPARISONS = {ast.Lt: ast.GtE, ast.LtE: ast.Gt, ast.Gt: ast.LtE, ast.GtE: ast.Lt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq}
-SECONDS = 90  # for one mutant of rnncore
+CODE = ROOT / "rnncore.py"
+TESTS = [ROOT / "tests" / f"test_{name}.py" for name in ("rnncore", "looking_inside", "layers")]
+TOO_LONG = "test_compiled_and_traced_layers_give_the_same_numbers"  # compiles for a minute
+SECONDS = 30  # for one mutant of rnncore, besides twice what its tests take on the right code
 
 
 def main(arguments):
     """Run it; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--sample", type=int, help="so many mutants of rnncore, drawn at random (default: all)")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="draws another sample")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="mutants tested at a time")
     parser.add_argument("--out", type=Path, default=HERE / "mutants.md", help="the table to write")
     options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
     rows = []
     for slug in slugs():
         for exercise, source in answers(slug):
-            rows.append(report(f"`{exercise.id}`", mutants(source), lambda code, e=exercise: checked(e, code)))
-    code = (ROOT / "rnncore.py").read_text("utf-8")
-    every = list(mutants(code, skip=("_short", "_check", "_check_number")))
+            every = mutants(source)
+            rows.append(report(f"`{exercise.id}`", every, (checked(exercise, mutant.code) for mutant in every)))
+    code = CODE.read_text("utf-8")
+    every = mutants(code)
     if options.sample:
         every = random.Random(options.seed).sample(every, min(options.sample, len(every)))
-    rows.append(report("`rnncore.py`", every, tested))
+    tests = tests_by_line()
+    with multiprocessing.get_context("fork").Pool(options.jobs) as pool:
+        work = ((mutant.code, choose(tests, mutant.line, code)) for mutant in every)
+        rows.append(report("`rnncore.py`", every, pool.imap(_fails, work)))
     lines = ["<!-- written by benchmarks/mutants.py -->", "| code | mutants | noticed | share |", "|---|--:|--:|--:|"]
     lines += [f"| {name} | {count} | {caught} | {100 * caught / count:.1f} % |" for name, count, caught in rows]
     options.out.write_text("\n".join(lines) + "\n", "utf-8")
     print("\n".join(lines))
     return 0
+
+
+def _fails(work):
+    return tested(*work)
 
 
 def answers(slug):
@@ -60,25 +84,20 @@ def answers(slug):
             yield exercises.find(name), cell.source
 
 
-def report(name, every, notices):
-    """Run all mutants; print the survivors; return (name, how many, how many were noticed)."""
-    count, caught, start = 0, 0, time.monotonic()
-    for what, code in every:
-        count += 1
-        if notices(code):
-            caught += 1
-        else:
-            print(f"survives in {name}: {what}", flush=True)
-    print(f"{name}: {caught} of {count} noticed, {time.monotonic() - start:.0f} s", flush=True)
-    return name, count, caught
+def report(name, every, noticed):
+    """Show how it goes; print the mutants that are not noticed; return (name, how many, how many are noticed)."""
+    caught, start = 0, time.monotonic()
+    for mutant, found in zip(every, tqdm(noticed, name, len(every), disable=None), strict=True):
+        caught += found
+        if not found:
+            tqdm.write(f"survives in {name}: line {mutant.line}, {mutant.what}")
+    print(f"{name}: {caught} of {len(every)} noticed, {time.monotonic() - start:.0f} s", flush=True)
+    return name, len(every), caught
 
 
 def checked(exercise, code):
     """Tell whether an exercise's check takes points from an answer."""
-    names = {"np": np, "torch": torch}
-    import rnncore  # noqa: PLC0415
-
-    names["rnncore"] = rnncore
+    names = {"np": np, "torch": torch, "rnncore": rnncore}
     try:
         exec(compile(code, "<mutant>", "exec"), names)
     except Exception:
@@ -89,66 +108,139 @@ def checked(exercise, code):
         return verdict(exercise, names[last], seconds=2).score < exercise.points
 
 
-def tested(code, modules=("rnncore", "looking_inside", "layers")):
-    """Tell whether rnncore's tests fail on this code, in a process of its own."""
+def tested(code, tests):
+    """Tell whether one of these of rnncore's tests, {id: seconds}, fails on this code, in a process of its own."""
+    return _in_a_child(lambda: _run_tests(code, _Only(tests)), SECONDS + 2 * sum(tests.values())) != 0
+
+
+def tests_by_line():
+    """Run rnncore's tests on the right code; return ({test's id: seconds}, {line: the ids of the tests that run it}).
+
+    A mutant needs only the tests that run its line, the quick ones first.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        found = Path(folder) / "found.json"
+        status = _in_a_child(lambda: _run_tests(CODE.read_text("utf-8"), _Watch(found)), 3600)
+        if status != 0:
+            sys.exit("rnncore's own tests fail: mend them first (python -m pytest tests/test_rnncore.py ...)")
+        seconds, lines = json.loads(found.read_text("utf-8"))
+    return seconds, {int(line): tests for line, tests in lines.items()}
+
+
+def choose(tests, line, source):
+    """Return the tests that can notice a change of this line: those that run its statement, or all if none does."""
+    seconds, by_line = tests
+    statements = (n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.stmt))
+    statements = [n for n in statements if n.lineno <= line <= n.end_lineno]
+    innermost = min(statements, key=lambda n: n.end_lineno - n.lineno)
+    if isinstance(innermost, ast.FunctionDef | ast.ClassDef):  # a default, a decorator: run while importing
+        return seconds
+    ids = {i for k in range(innermost.lineno, innermost.end_lineno + 1) for i in by_line.get(k, [])}
+    return {i: seconds[i] for i in ids} or seconds
+
+
+def _in_a_child(function, seconds):
+    """Return the exit code that function returns in a silent child; an endless loop is stopped and gives 1."""
     child = os.fork()
     if child == 0:
         os.setsid()
         with open(os.devnull, "w") as nowhere:  # noqa: PTH123, a descriptor is wanted
             os.dup2(nowhere.fileno(), 1)
             os.dup2(nowhere.fileno(), 2)
-        os._exit(_run_tests(code, modules))
-    end = time.monotonic() + SECONDS
+        try:
+            status = int(function())
+        except BaseException:
+            status = 1
+        os._exit(status)
+    end = time.monotonic() + seconds
     while time.monotonic() < end:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
-            return status != 0
+            return status
         time.sleep(0.02)
-    os.killpg(child, signal.SIGKILL)  # an endless loop is noticed, too
+    os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    return True
+    return 1
 
 
-def _run_tests(code, modules):
-    import types  # noqa: PLC0415
-
-    import pytest  # noqa: PLC0415
-
-    try:
-        for name in [name for name in sys.modules if name.startswith("test_")]:
-            del sys.modules[name]  # loaded before, it would hold the right rnncore
-        module = types.ModuleType("rnncore")
-        module.__file__ = str(ROOT / "rnncore.py")
-        sys.modules["rnncore"] = module
-        exec(compile(code, "rnncore.py", "exec"), module.__dict__)
-        files = [str(ROOT / "tests" / f"test_{name}.py") for name in modules]
-        skipped = [
-            "--deselect",
-            f"{ROOT / 'tests' / 'test_layers.py'}::test_compiled_and_traced_layers_give_the_same_numbers",
-        ]
-        return int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-W", "ignore", *files, *skipped]))
-    except BaseException:
-        return 1
+def _run_tests(code, plugin):
+    for name in [name for name in sys.modules if name.startswith("test_")]:
+        del sys.modules[name]  # loaded before, it would hold the right rnncore
+    module = types.ModuleType("rnncore")
+    module.__file__ = str(CODE)
+    sys.modules["rnncore"] = module
+    exec(compile(code, str(CODE), "exec"), module.__dict__)
+    options = ["-x", "-q", "--assert=plain", "-p", "no:cacheprovider", "-W", "ignore"]
+    return pytest.main([*options, *map(str, TESTS)], [plugin])
 
 
-def mutants(source, skip=()):
-    """Yield (what was changed, the changed source) for every change of one place."""
-    tree = ast.parse(source)
-    skipped = {id(n) for f in ast.walk(tree) if getattr(f, "name", None) in skip for n in ast.walk(f)}
-    nodes = [node for node in ast.walk(tree) if id(node) not in skipped]
-    quiet = {id(n) for node in nodes if isinstance(node, ast.Raise | ast.JoinedStr) for n in ast.walk(node)}
-    for index, node in enumerate(ast.walk(tree)):
-        if id(node) in skipped or id(node) in quiet:
-            continue
-        for what, change in changes(node):
-            changed = copy.deepcopy(tree)
-            target = list(ast.walk(changed))[index]
-            new = change(target)
-            if new is not None:
-                changed = _Replace(target, new).visit(changed)
-            ast.fix_missing_locations(changed)
-            line = ast.unparse(node).split("\n")[0][:70]
-            yield f"line {getattr(node, 'lineno', '?')}, {what}: {line}", ast.unparse(changed)
+class _Only:
+    """Keeps some of the tests, {id: seconds}, the quick ones first."""
+
+    def __init__(self, tests):
+        self.tests = tests
+
+    def pytest_collection_modifyitems(self, items):
+        """Called by pytest."""
+        items[:] = sorted((i for i in items if i.nodeid in self.tests), key=lambda item: self.tests[item.nodeid])
+
+
+class _Watch:
+    """Writes down how long each test takes and which lines of rnncore it runs."""
+
+    def __init__(self, path):
+        self.path, self.seconds = path, {}
+        self.coverage = coverage.Coverage(data_file=None, config_file=False, include=[str(CODE)])
+
+    def pytest_collection_modifyitems(self, items):
+        """Called by pytest."""
+        items[:] = [item for item in items if TOO_LONG not in item.nodeid]
+
+    def pytest_collection_finish(self):
+        """Called by pytest."""
+        self.coverage.start()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item):
+        """Called by pytest."""
+        self.coverage.switch_context(item.nodeid)
+        start = time.monotonic()
+        result = yield
+        self.seconds[item.nodeid] = time.monotonic() - start
+        return result
+
+    def pytest_sessionfinish(self):
+        """Called by pytest."""
+        self.coverage.stop()
+        lines = self.coverage.get_data().contexts_by_lineno(str(CODE))
+        self.path.write_text(json.dumps([self.seconds, lines]), "utf-8")
+
+
+class Mutant(NamedTuple):
+    """Code with one change: the line in the code as it was, what was done to it, the changed code."""
+
+    line: int
+    what: str
+    code: str
+
+
+def mutants(source):
+    """Return the mutants of every change of one place."""
+    lines, found = source.splitlines(keepends=True), []
+    for statement in ast.parse(source).body:
+        first = min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", []))])
+        before, after = "".join(lines[: first - 1]), "".join(lines[statement.end_lineno :])
+        for index, node in enumerate(ast.walk(statement)):
+            for what, change in changes(node):
+                changed = copy.deepcopy(statement)
+                target = next(itertools.islice(ast.walk(changed), index, None))
+                new = change(target)
+                if new is not None:
+                    changed = _Replace(target, new).visit(changed)
+                code = f"{before}{ast.unparse(ast.fix_missing_locations(changed))}\n{after}"
+                place = ast.unparse(node).split("\n")[0][:70]
+                found.append(Mutant(node.lineno, f"{what}: {place}", code))
+    return found
 
 
 class _Replace(ast.NodeTransformer):

@@ -29,10 +29,10 @@ def value_of(code):
 @pytest.mark.parametrize(("exercise", "source"), ANSWERS, ids=[exercise.id for exercise, _ in ANSWERS])
 def test_a_change_of_any_place_of_a_right_answer_loses_points_unless_it_changes_nothing(exercise, source):
     every = list(mutants.mutants(source))
-    survivors = [(what, code) for what, code in every if not mutants.checked(exercise, code)]
+    survivors = [mutant for mutant in every if not mutants.checked(exercise, mutant.code)]
     assert not mutants.checked(exercise, source), "the answer itself is right"
     assert len(every) >= 4
-    for what, code in survivors:  # the same, shown: the numbers that come out are the same
+    for _, what, code in survivors:  # the same, shown: the numbers that come out are the same
         assert not exercise.draw()[0].arguments or "bits" in exercise.draw()[0].arguments, what
         before, after = value_of(source), value_of(code)
         assert all(np.array_equal(before[name], after[name]) for name in before | after), what
@@ -40,7 +40,7 @@ def test_a_change_of_any_place_of_a_right_answer_loses_points_unless_it_changes_
 
 def test_mutants_differ_from_the_code_and_from_each_other_and_still_parse():
     source = "def f(x, y):\n    return (x - 2 * y.T) @ np.tanh(x) if x < 1 else -g(x, y)\n"
-    every = [code for _, code in mutants.mutants(source)]
+    every = [mutant.code for mutant in mutants.mutants(source)]
     assert len(every) == len(set(every)) >= 12
     assert source.strip() not in every
     for code in every:
