@@ -999,7 +999,7 @@ def _rnn_in_numpy(nonlinearity, keep, hs, x, h0, W_xh, W_hh, b_xh, b_hh):
     np.matmul(x.reshape(T * B, D), W_xh.T, out=hs.reshape(T * B, H))
     hs += b_xh + b_hh
     h, W_hh_T, from_h = h0, W_hh.T, np.empty_like(hs[0])
-    activate = np.tanh if nonlinearity == "tanh" else lambda a, out: np.maximum(a, 0, out)
+    activate = np.tanh if nonlinearity == "tanh" else lambda a, out: np.maximum(a, 0, out=out)
     for h_next in hs:  # (B, H), at first the input's part of the sums; results go where the last argument says
         np.add(h_next, h.dot(W_hh_T, from_h), h_next)
         h = activate(h_next, h_next)

@@ -132,9 +132,9 @@ def choose(tests, line, source):
     seconds, by_line = tests
     statements = (n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.stmt))
     statements = [n for n in statements if n.lineno <= line <= n.end_lineno]
-    innermost = min(statements, key=lambda n: n.end_lineno - n.lineno)
-    if isinstance(innermost, ast.FunctionDef | ast.ClassDef):  # a default, a decorator: run while importing
-        return seconds
+    innermost = min(statements, key=lambda n: n.end_lineno - n.lineno, default=None)
+    if innermost is None or isinstance(innermost, ast.FunctionDef | ast.ClassDef):
+        return seconds  # a decorator or a default, run while importing
     ids = {i for k in range(innermost.lineno, innermost.end_lineno + 1) for i in by_line.get(k, [])}
     return {i: seconds[i] for i in ids} or seconds
 

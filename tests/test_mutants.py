@@ -47,12 +47,19 @@ def test_mutants_differ_from_the_code_and_from_each_other_and_still_parse():
         compile(code, "<mutant>", "exec")
 
 
-def test_rnncores_tests_notice_a_spoilt_reference():
+def test_the_tests_that_run_a_line_of_rnncore_are_found_and_notice_that_it_is_spoilt(monkeypatch):
+    monkeypatch.setattr(mutants, "TESTS", mutants.TESTS[:1])
     code = (ROOT / "rnncore.py").read_text("utf-8")
-    spoilt = code.replace("c = f * c + i * g", "c = f * c - i * g", 1)
-    assert spoilt != code
-    assert mutants.tested(spoilt, ["rnncore"])
-    assert not mutants.tested(code, ["rnncore"]), "the right code passes"
+    place = code.index("c = f * c + i * g")
+    spoilt = code[:place] + code[place:].replace("+", "-", 1)
+    every = mutants.tests_by_line()
+    chosen = mutants.choose(every, code[:place].count("\n") + 1, code)
+    assert 5 < len(chosen) < len(every[0]) / 2
+    assert any("lstm" in name for name in chosen)
+    assert mutants.tested(spoilt, chosen)
+    assert not mutants.tested(code, chosen), "the right code passes"
+    first = mutants.choose(every, 1, code)
+    assert first == every[0], "a line outside every function is run by all tests, while importing"
 
 
 def test_the_benchmark_of_the_checks_times_every_exercise(tmp_path):
