@@ -14,19 +14,19 @@ class Difference:
     text: str
 
 
-def compare(result, expected, axes="", tolerance=1e-7, name="the result"):
+def compare(result, expected, axes="", tolerance=1e-7, name="the result", place=None):
     """Return the first `Difference` between a result and the expected one, or None.
 
     Numbers are equal when they differ by at most `tolerance` times the largest magnitude in the expected array (at
     least 1). A NaN equals nothing. axes names the expected array's axes, "B T H", for the message; for a dictionary
-    it may be {entry: axes}.
+    it may be {entry: axes}. place(index) says in words where an entry of an array is.
     """
     if isinstance(expected, dict):
         return _compare_dicts(result, expected, axes, tolerance)
     if isinstance(expected, tuple):
         return _compare_tuples(result, expected, axes, tolerance)
     if isinstance(expected, np.ndarray) or is_torch_array(expected):
-        return _compare_arrays(result, expected, axes, tolerance, name)
+        return _compare_arrays(result, expected, axes, tolerance, name, place)
     if isinstance(expected, bool | str):
         if type(result) is type(expected) and result == expected:
             return None
@@ -48,7 +48,7 @@ def numbers(value):
 
 def _compare_dicts(result, expected, axes, tolerance):
     if not isinstance(result, dict):
-        return Difference("type", f"the result is {describe(result)}; expected a dictionary with {_list(expected)}")
+        return Difference("type", f"the result is {_came(result)}; expected a dictionary with {_list(expected)}")
     if set(result) != set(expected):
         return Difference("type", f"the dictionary has {_list(result)}; expected {_list(expected)}")
     of = axes if isinstance(axes, dict) else dict.fromkeys(expected, axes)
@@ -58,14 +58,16 @@ def _compare_dicts(result, expected, axes, tolerance):
 
 def _compare_tuples(result, expected, axes, tolerance):
     if not isinstance(result, tuple) or len(result) != len(expected):
-        return Difference("type", f"the result is {describe(result)}; expected a tuple of {len(expected)}")
+        return Difference("type", f"the result is {_came(result)}; expected a tuple of {len(expected)}")
     items = (compare(*both, axes, tolerance, f"item {k}") for k, both in enumerate(zip(result, expected, strict=True)))
     return next((difference for difference in items if difference), None)
 
 
 def _compare_numbers(result, expected, tolerance, name):
+    if type(result) is np.ndarray and not result.ndim and result.dtype.kind in "iuf":
+        result = result[()]
     if isinstance(result, bool) or not isinstance(result, int | float | np.integer | np.floating):
-        return Difference("type", f"{name} is {describe(result)}; expected a number")
+        return Difference("type", f"{name} is {_came(result)}; expected a number")
     try:
         number = float(result)
     except OverflowError:  # Python's integers have no bound
@@ -77,13 +79,13 @@ def _compare_numbers(result, expected, tolerance, name):
     return None
 
 
-def _compare_arrays(result, expected, axes, tolerance, name):
+def _compare_arrays(result, expected, axes, tolerance, name, place):
     wanted, kind = _shape(tuple(expected.shape), axes), "a NumPy array"
     is_right = type(result) is np.ndarray  # a subclass may compare in its own way: a masked array equals everything
     if is_torch_array(expected):
         kind, is_right = "a PyTorch tensor", is_torch_array(result)
     if not is_right:
-        return Difference("type", f"{name} is {describe(result)}; expected {kind} of shape {wanted}")
+        return Difference("type", f"{name} is {_came(result)}; expected {kind} of shape {wanted}")
     if result.shape != expected.shape:
         return Difference("shape", f"{name} has shape {tuple(result.shape)}; expected {wanted}")
     if result.dtype != expected.dtype:
@@ -97,11 +99,15 @@ def _compare_arrays(result, expected, axes, tolerance, name):
     if not wrong.any():
         return None
     first = tuple(int(i) for i in np.argwhere(wrong)[0])
-    place = f"[{', '.join(map(str, first))}]" if first else ""
-    text = f"{name}{place} is {result[first]:.6g}; expected {expected[first]:.6g}"
+    where = f" {place(first)}" if place else f"[{', '.join(map(str, first))}]" if first else ""
+    text = f"{name}{where} is {result[first]:.6g}; expected {expected[first]:.6g}"
     if expected.size > 1:
         text += f" ({int(wrong.sum())} of {expected.size} entries differ)"
     return Difference("value", text)
+
+
+def _came(result):
+    return f"{describe(result)}{' (does the function return something?)' * (result is None)}"
 
 
 def describe(value):
@@ -114,7 +120,7 @@ def describe(value):
 
 def _described(value):
     if value is None:
-        return "None (does the function return something?)"
+        return "None"
     kind = type(value).__name__ or "nameless thing"
     if type(value) is np.ndarray:
         return f"a NumPy array of shape {value.shape}, {value.dtype}"

@@ -1,6 +1,6 @@
 """Judges what came of an answer: which cases are right, and what the wrong ones have in common."""
 
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -36,7 +36,7 @@ def judge(exercise, found, seed=PUBLIC_SEED, printed=""):
     if not outcomes[0].problem and repeated.kind:
         problem = f"The first call is right; the same call again does not give a result. {repeated.problem}"
         outcomes[0] = Outcome(cases[0].label, cases[0].counted, problem, repeated.details)
-    elif not outcomes[0].problem and (difference := _difference(exercise, repeated, expected[0])):
+    elif not outcomes[0].problem and (difference := _difference(exercise, repeated, expected[0], cases[0])):
         kept = "Does your code keep something between calls, or draw at random?"
         problem = f"The first call is right; the same call again gives something else. {_sentence(difference)} {kept}"
         outcomes[0] = Outcome(cases[0].label, cases[0].counted, problem)
@@ -92,18 +92,19 @@ def _expected(exercise, seed):
     return [exercise.probe(exercise.reference, case.arguments) for case in exercise.draw(seed)]
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=1024)
 def _of_misconception(exercise, name, seed):
     with np.errstate(all="ignore"):
         return attempts(exercise.probe, exercise.misconceptions[name].implementation, exercise.draw(seed))
 
 
-def _difference(exercise, attempt, expected):
-    """Return the `Difference` of an attempt's result from another, or None."""
+def _difference(exercise, attempt, expected, case=None):
+    """Return the `Difference` of an attempt's result from another, or None; a case serves to say where it is."""
     if attempt.kind:
         return None
+    place = partial(exercise.place, arguments=case.arguments) if exercise.place and case else None
     try:
-        return compare(attempt.result, expected, exercise.axes, exercise.tolerance, exercise.result)
+        return compare(attempt.result, expected, exercise.axes, exercise.tolerance, exercise.result, place)
     except TypeError:  # what a misconception returns need not be a kind of result that is expected anywhere
         return compare(None, 0)
 
@@ -111,7 +112,7 @@ def _difference(exercise, attempt, expected):
 def _outcome(exercise, case, attempt, expected):
     if attempt.kind:
         return Outcome(case.label, case.counted, attempt.problem, attempt.details, ran=attempt is not NOT_RUN)
-    difference = _difference(exercise, attempt, expected)
+    difference = _difference(exercise, attempt, expected, case)
     return Outcome(case.label, case.counted, _sentence(difference) if difference else "")
 
 

@@ -42,6 +42,7 @@ class Exercise:
     probe            probe(implementation, arguments) -> plain results: arrays, numbers, strings, dicts of these
     axes             the result's axes, for messages: "B T H"; "" for a number; {entry: axes} for a dictionary
     result           what messages call the result
+    place            place(index, arguments) -> where an entry of an array is, in words: "after 1 1 0"; None: "[0, 2]"
     misconceptions   {what went wrong: Misconception}; the names complete "your result is what one gets when …"
     forbidden        dotted names of what the answer may not use, since it is to be written: "torch.nn.RNN"
     section          the chapter's section that explains it, to read again
@@ -55,6 +56,7 @@ class Exercise:
     probe: Callable[[Callable, Mapping[str, Any]], Any]
     axes: str | Mapping[str, str] = ""
     result: str = "the result"
+    place: Callable[[tuple[int, ...], Mapping[str, Any]], str] | None = None
     misconceptions: Mapping[str, Misconception] = field(default_factory=dict)
     forbidden: tuple[str, ...] = ()
     section: str = ""

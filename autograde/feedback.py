@@ -1,5 +1,6 @@
 """A check's verdict as a student reads it: text in a terminal, HTML in a notebook."""
 
+import re
 from dataclasses import dataclass, field
 from html import escape
 
@@ -130,7 +131,8 @@ def _html(verdict):
     )
     for note in _body(verdict):
         strong = f"<strong>{escape(note.heading)}</strong> " if note.heading else ""
-        parts.append(f'<p style="margin: .2em 0">{strong}{escape(note.text)}</p>')
+        text = re.sub("`([^`]+)`", r"<code>\1</code>", escape(note.text))
+        parts.append(f'<p style="margin: .2em 0">{strong}{text}</p>')
         if note.code:
             lines = escape("\n".join(note.code))
             parts.append(f'<pre style="margin: .2em 0; background: transparent; color: inherit">{lines}</pre>')

@@ -4,6 +4,7 @@ import numpy as np
 import torch
 
 from autograde import guard
+from autograde.compare import describe
 
 
 class Unusable(Exception):
@@ -47,7 +48,7 @@ def module(implementation, arguments):
     Returns {"output": array, "gradient of NAME": array}, or "output 0", "output 1" where there are several.
     """
     if not (isinstance(implementation, type) and issubclass(implementation, torch.nn.Module)):
-        raise Unusable(f"This is {_kind(implementation)}; expected a class, derived from torch.nn.Module")
+        raise Unusable(f"This is {describe(implementation)}; expected a class, derived from torch.nn.Module")
     built = implementation(**arguments["options"])
     parameters = dict(built.named_parameters())
     wanted = {name: tuple(value.shape) for name, value in arguments["weights"].items()}
@@ -61,7 +62,7 @@ def module(implementation, arguments):
     outputs = list(outputs) if isinstance(outputs, list | tuple) else [outputs]
     for number, output in enumerate(outputs):
         if not isinstance(output, torch.Tensor):
-            raise Unusable(f"Output {number} of forward is {_kind(output)}; expected a tensor")
+            raise Unusable(f"Output {number} of forward is {describe(output)}; expected a tensor")
     result = {f"output {k}" if len(outputs) > 1 else "output": o.detach().numpy() for k, o in enumerate(outputs)}
     if "upstream" in arguments:
         loss = sum((o * torch.as_tensor(g)).sum() for o, g in zip(outputs, arguments["upstream"], strict=True))
@@ -92,7 +93,7 @@ def sampler(implementation, arguments):
         generator = torch.Generator().manual_seed(seed)
         drawn = implementation(rows.clone(), *given.values(), generator)
         if not isinstance(drawn, torch.Tensor) or drawn.dtype != torch.int64 or drawn.shape != rows.shape[:1]:
-            raise Unusable(f"The function returns {_kind(drawn)}; expected indices, an int64 tensor of shape (B,)")
+            raise Unusable(f"The function returns {describe(drawn)}; expected indices, an int64 tensor of shape (B,)")
         if not 0 <= int(drawn.min()) <= int(drawn.max()) < rows.shape[1]:
             raise Unusable(f"The function returns an index that is not between 0 and V - 1 = {rows.shape[1] - 1}")
         return drawn
@@ -123,7 +124,7 @@ def training_step(implementation, arguments):
         if isinstance(loss, torch.Tensor) and loss.requires_grad:
             raise Unusable("The loss that is returned still holds the whole graph; return a number, with .item()")
         if isinstance(loss, torch.Tensor) or _numbers(loss) is None:
-            raise Unusable(f"The function returns {_kind(loss)}; expected the loss as a number, with .item()")
+            raise Unusable(f"The function returns {describe(loss)}; expected the loss as a number, with .item()")
         losses.append(float(loss))
     return {"losses": np.array(losses), "weight": model.weight.detach().numpy(), "bias": model.bias.detach().numpy()}
 
@@ -132,7 +133,7 @@ def _weights(weights):
     """Return the five arrays of a network's dictionary, checked one by one."""
     names = ("W_xh", "W_hh", "b_h", "W_hy", "b_y")
     if not isinstance(weights, dict):
-        raise Unusable(f"The function returns {_kind(weights)}; expected a dictionary with {', '.join(names)}")
+        raise Unusable(f"The function returns {describe(weights)}; expected a dictionary with {', '.join(names)}")
     if missing := [name for name in names if name not in weights]:
         raise Unusable(f"The dictionary lacks {', '.join(missing)}; expected {', '.join(names)}")
     if unknown := sorted(set(map(str, weights)) - set(names)):
@@ -141,7 +142,7 @@ def _weights(weights):
     for name in names:
         array = _numbers(weights[name])
         if array is None:
-            raise Unusable(f"{name} is {_kind(weights[name])}; expected an array of real numbers")
+            raise Unusable(f"{name} is {describe(weights[name])}; expected an array of real numbers")
         arrays.append(array)
     H = arrays[1].shape[0] if arrays[1].ndim == 2 else 0
     if H == 0:
@@ -161,12 +162,6 @@ def _numbers(value):
     except Exception:  # rows of unequal length, a tensor that needs a gradient
         return None
     return array.astype(np.float64) if array.dtype.kind in "biuf" else None
-
-
-def _kind(value):
-    if isinstance(value, np.ndarray):
-        return f"an array of {value.dtype}"
-    return "None" if value is None else f"a {type(value).__name__}"
 
 
 def _shapes(shapes):

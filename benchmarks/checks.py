@@ -1,7 +1,8 @@
-"""Times every exercise's check in this process: `make bench`.
+"""Times every exercise's check in this process, and hands in every misconception: `make bench`.
 
 For each exercise the median time of a check that passes, and of the slowest of its misconceptions; a check is to take
-less than 0.3 s when it passes and 1 s when it does not. Writes checks.md, a table, beside this file.
+less than 0.3 s when it passes and 1 s when it does not. For each misconception the points it earns and whether the
+feedback names it, alone. Writes two tables, checks.md and misconceptions.md.
 """
 
 import argparse
@@ -21,7 +22,7 @@ def main(arguments):
     """Run the benchmark; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--repeats", type=int, default=5, help="timed runs of each (default: 5)")
-    parser.add_argument("--out", type=Path, default=HERE / "checks.md", help="the file to write")
+    parser.add_argument("--out", type=Path, default=HERE, help="the folder to write to (default: this file's)")
     options = parser.parse_args(arguments)
     lines = [
         "<!-- written by benchmarks/checks.py -->",
@@ -35,9 +36,27 @@ def main(arguments):
         fails = max(median(exercise, answer, options.repeats) for answer in wrong)
         cases = len(exercise.draw())
         lines.append(f"| `{name}` | {cases} | {len(wrong)} | {1e3 * passes:.0f} | {1e3 * fails:.0f} |")
-    options.out.write_text("\n".join(lines) + "\n", "utf-8")
-    print("\n".join(lines[1:]))
+    write(options.out / "checks.md", lines)
+    write(options.out / "misconceptions.md", [*lines[:1], *caught()])
     return 0
+
+
+def write(path, lines):
+    """Write a table and print it."""
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+    print("\n".join(lines[1:]), end="\n\n")
+
+
+def caught():
+    """Yield the lines of a table with what becomes of every misconception."""
+    yield "| exercise | the answer's result is what one gets when … | it earns | named, alone |"
+    yield "|---|---|--:|---|"
+    for name in exercises.checked():
+        exercise = exercises.find(name)
+        for mistake, wrong in exercise.misconceptions.items():
+            found = verdict(exercise, wrong.implementation, trusted=True)
+            named = f"your result is what one gets when {mistake}. " in str(found)
+            yield f"| `{name}` | {mistake} | {found.score:.2f} of {exercise.points} | {'yes' if named else 'NO'} |"
 
 
 def median(exercise, answer, repeats):

@@ -102,7 +102,7 @@ def test_the_first_difference_is_named_type_then_shape_then_numbers(answer, mess
         (True, "is a bool; expected a number"),
         ("9", "is a str of length 1; expected a number"),
         (float("nan"), "expected a whole number"),
-        (np.array(9), "is a NumPy array of shape ()"),
+        (np.array([9]), "is a NumPy array of shape (1,)"),
         (10**400, "is larger than any floating-point number; expected 9"),
         (9 + 0j, "is a complex; expected a number"),
         (np.complex128(9), "is a complex128; expected a number"),
@@ -207,10 +207,16 @@ def test_the_weights_of_a_network_are_checked_entry_by_entry():
         (None, "returns None; expected a dictionary"),
         ({"W_xh": None}, "W_xh is None; expected an array of real numbers"),
         ({"W_xh": 1.0}, "W_xh has shape (); expected (2, 1)"),
-        ({"b_h": np.array([0, -1j])}, "b_h is an array of complex128; expected an array of real numbers"),
-        ({"b_h": torch.tensor([0.0, -1.0], requires_grad=True)}, "b_h is a Tensor; expected an array of real numbers"),
+        (
+            {"b_h": np.array([0, -1j])},
+            "b_h is a NumPy array of shape (2,), complex128; expected an array of real numbers",
+        ),
+        (
+            {"b_h": torch.tensor([0.0, -1.0], requires_grad=True)},
+            "b_h is a PyTorch tensor of shape (2,), float32; expected an array of real numbers",
+        ),
         ({"W_hh": np.ones((2, 3))}, "W_hh has shape (2, 3); expected (2, 2)"),
-        ({"b_y": "zero"}, "b_y is a str; expected an array of real numbers"),
+        ({"b_y": "zero"}, "b_y is a str of length 4; expected an array of real numbers"),
         ({"h_0": np.zeros(2)}, "unknown entry h_0"),
         ({"b_h": np.array([0, np.inf])}, "b_h holds numbers that are not finite"),
     ]:

@@ -93,8 +93,8 @@ ON_NO_LIST = {
         lambda *a: undefined_name,  # noqa: F821
         lambda *a: None,
         lambda *a: np.tanh(step(*a))[:, ::-1],
-        lambda x, h, W, U, b: np.tanh(x @ W.T + h @ U.T) + b,
-        lambda x, h, W, U, b: np.tanh(x @ U.T + h @ W.T + b),
+        lambda x, h, W, U, b: np.tanh(x @ W.T + h @ U.T) * (1 + b),
+        lambda x, h, W, U, b: np.tanh(x @ W.T + np.tanh(h @ U.T + b)),
     ],
     "rnn-sequence": [
         lambda *a: states(*a, carry=lambda old, new: new / 2),
@@ -106,11 +106,12 @@ ON_NO_LIST = {
         lambda x, *a: states(np.cumsum(x, 1), *a),
         lambda x, *a: states(x * 2, *a),
         lambda *a: states(*a)[:, :-1],
-        lambda x, h0, W, U, b: states(x, h0, W, U.T, b),
+        lambda x, h0, W, U, b: states(x, h0, W, U @ U, b),
+        lambda x, h0, W, U, b: states(x, h0, W, U.T, 2 * b),
     ],
     "output-layer": [
         lambda hs, W, b: hs @ W.T - b,
-        lambda hs, W, b: np.maximum(hs @ W.T + b, 0),
+        lambda hs, W, b: np.abs(hs @ W.T + b),
         lambda hs, W, b: hs @ (W.T + 1) + b,
         lambda hs, W, b: (hs @ W.T + b).sum(1),
     ],

@@ -63,7 +63,10 @@ def test_the_tests_that_run_a_line_of_rnncore_are_found_and_notice_that_it_is_sp
 
 
 def test_the_benchmark_of_the_checks_times_every_exercise(tmp_path):
-    command = [sys.executable, ROOT / "benchmarks" / "checks.py", "--repeats", "1", "--out", tmp_path / "checks.md"]
+    command = [sys.executable, ROOT / "benchmarks" / "checks.py", "--repeats", "1", "--out", tmp_path]
     subprocess.run(command, check=True, capture_output=True)
     table = (tmp_path / "checks.md").read_text()
     assert json.dumps(exercises.checked()) == json.dumps([line.split("`")[1] for line in table.splitlines()[3:]])
+    every = sum(len(exercises.find(name).misconceptions) for name in exercises.checked())
+    table = (tmp_path / "misconceptions.md").read_text()
+    assert table.count("| yes |") == every == len(table.splitlines()) - 3

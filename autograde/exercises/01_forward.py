@@ -93,6 +93,18 @@ STEP = Exercise(
             lambda x, h, W_xh, W_hh, b_h: np.tanh(x @ W_xh.T + h + b_h),
             "The state enters the next step through a matrix. Which argument is never used?",
         ),
+        "the bias stands outside tanh": M(
+            lambda x, h, W_xh, W_hh, b_h: np.tanh(x @ W_xh.T + h @ W_hh.T) + b_h,
+            "Look at what stands inside the brackets of tanh.",
+        ),
+        "the two matrices are exchanged": M(
+            lambda x, h, W_xh, W_hh, b_h: np.tanh(x @ W_hh.T + h @ W_xh.T + b_h),
+            "The second letter of a matrix's name says what it multiplies, the first what it gives.",
+        ),
+        "the state before is added to the new one": M(
+            lambda x, h, W_xh, W_hh, b_h: h + np.tanh(x @ W_xh.T + h @ W_hh.T + b_h),
+            "A new state takes the place of the one before. What keeps it between -1 and 1?",
+        ),
         "the sigmoid stands in place of tanh": M(
             lambda x, h, W_xh, W_hh, b_h: 1 / (1 + np.exp(-(x @ W_xh.T + h @ W_hh.T + b_h))),
             "Both curves are S-shaped; the sigmoid gives no negative number.",
@@ -116,35 +128,50 @@ def sequence_cases(rng):
     yield Case("one step", arguments(3, 1, 2, 4))
     yield Case("only the initial state and W_hh", draw.only(arguments(2, 3, 2, 4), "h0", "W_hh"))
     yield Case("B, T, D and H all different", arguments(3, 5, 2, 4))
-    yield Case("B = T = H", arguments(4, 4, 3, 4))
+    yield Case("B = T = D = H", arguments(4, 4, 4, 4))
     yield Case("a batch of one", arguments(1, 6, 3, 2))
     yield Case("forty steps", arguments(2, 40, 3, 5))
 
 
-def _each_step(x, h0, W_xh, W_hh, b_h, carry=lambda old, new: new):
-    """Return the list of states; `carry` says what the next step gets (the new state, unless something is wrong)."""
-    h, states = h0, []
+def _step(x, h, W_xh, W_hh, b_h):
+    return np.tanh(x @ W_xh.T + h @ W_hh.T + b_h)
+
+
+def _states(x, h0, *weights, step=_step, carry=lambda old, new: new):
+    """Return the states (B, T, H); `carry` says what the next step gets: the new state, unless something is wrong."""
+    h, found = h0, []
     for x_t in np.swapaxes(x, 0, 1):
-        new = np.tanh(x_t @ W_xh.T + h @ W_hh.T + b_h)
-        states.append(new)
+        new = step(x_t, h, *weights)
+        found.append(new)
         h = carry(h, new)
-    return states
+    return np.stack(found, axis=1)
 
 
-def _one_array_for_all_steps(x, h0, W_xh, W_hh, b_h):
-    h, shared = h0.copy(), []
+def _in_one_array(x, h, *weights, kept=lambda h: h):
+    """Write every state into h; what is kept of it is h itself, time and again, unless `kept` makes a copy."""
+    found = []
     for x_t in np.swapaxes(x, 0, 1):
-        h[:] = np.tanh(x_t @ W_xh.T + h @ W_hh.T + b_h)
-        shared.append(h)
-    return np.stack(shared, axis=1)
+        h[:] = _step(x_t, h, *weights)
+        found.append(kept(h))
+    return np.stack(found, axis=1)
 
 
-def _overwriting_h0(x, h0, W_xh, W_hh, b_h):
-    kept = []
-    for x_t in np.swapaxes(x, 0, 1):
-        h0[:] = np.tanh(x_t @ W_xh.T + h0 @ W_hh.T + b_h)
-        kept.append(h0.copy())
-    return np.stack(kept, axis=1)
+def _from_the_second_input(x, h0, *weights, first):
+    """Fill hs from the second place on; `first` is what stands before."""
+    hs = np.zeros((*x.shape[:2], h0.shape[1]))
+    hs[:, 0] = first(h0)
+    for t in range(1, x.shape[1]):
+        hs[:, t] = _step(x[:, t], hs[:, t - 1], *weights)
+    return hs
+
+
+def _with_a_wrong_step(name):
+    """Return the loop, right, around a step that is wrong in one of the ways of the exercise before."""
+    wrong = STEP.misconceptions[name]
+    return M(
+        lambda *a: _states(*a, step=wrong.implementation),
+        f"The loop is right: look at the step. {wrong.advice}",
+    )
 
 
 SEQUENCE = Exercise(
@@ -158,53 +185,90 @@ SEQUENCE = Exercise(
     forbidden=("rnncore.rnn_forward", *BY_TORCH),
     misconceptions={
         "the state is not carried": M(
-            lambda *a: np.stack(_each_step(*a, carry=lambda old, new: old), axis=1),
+            lambda *a: _states(*a, carry=lambda old, new: old),
             "Every step gets the state before it. What does your second step get?",
         ),
         "h_0 is part of the result": M(
-            lambda *a: np.stack([a[1], *_each_step(*a)], axis=1),
+            lambda x, h0, *a: np.concatenate([h0[:, None], _states(x, h0, *a)], axis=1),
             "The states are h_1 to h_T, as many as there are inputs; h_0 is given, not computed.",
         ),
         "h_0 is first and h_T is missing": M(
-            lambda *a: np.stack([a[1], *_each_step(*a)[:-1]], axis=1),
+            lambda x, h0, *a: np.concatenate([h0[:, None], _states(x, h0, *a)[:, :-1]], axis=1),
             "Do you keep the state from before the step, or from after it?",
         ),
         "the sequence is read backwards": M(
-            lambda x, *a: np.stack(_each_step(x[:, ::-1], *a), axis=1),
+            lambda x, *a: _states(x[:, ::-1], *a),
             "The first input is x[:, 0].",
         ),
         "the states are in reverse order": M(
-            lambda *a: np.stack(_each_step(*a)[::-1], axis=1),
+            lambda *a: _states(*a)[:, ::-1],
             "The states are right; their order in the result is not.",
         ),
         "only the last state is returned": M(
-            lambda *a: _each_step(*a)[-1],
+            lambda *a: _states(*a)[:, -1],
             "The result keeps the state of every step.",
         ),
         "h_0 is ignored": M(
-            lambda x, h0, *a: np.stack(_each_step(x, np.zeros_like(h0), *a), axis=1),
+            lambda x, h0, *a: _states(x, np.zeros_like(h0), *a),
             "A network need not start from zeros. What does your first step get?",
         ),
         "time comes before the batch": M(
-            lambda *a: np.stack(_each_step(*a), axis=0),
+            lambda *a: np.swapaxes(_states(*a), 0, 1),
             "The numbers are right; the axes of the result are B, T, H in this order.",
         ),
         "the loop runs over the batch": M(
-            lambda x, h0, *a: np.stack(_each_step(np.swapaxes(x, 0, 1), h0, *a), axis=1),
+            lambda x, *a: _states(np.swapaxes(x, 0, 1), *a),
             "Which axis of x is time?",
         ),
         "one array is used for all steps": M(
-            _one_array_for_all_steps,
+            lambda x, h0, *a: _in_one_array(x, h0.copy(), *a),
             "If every step writes into the same array, all steps end up showing the last one.",
         ),
         "the states are added up": M(
-            lambda *a: np.cumsum(np.stack(_each_step(*a), axis=1), axis=1),
+            lambda *a: np.cumsum(_states(*a), axis=1),
             "A state replaces the one before; it is not added to it.",
         ),
         "h_0 is overwritten": M(
-            _overwriting_h0,
+            lambda *a: _in_one_array(*a, kept=np.copy),
             "Assigning to a part of an array, or with +=, writes into the caller's. Give the new state its own name.",
         ),
+        "the array of h_0 is used for all steps": M(
+            _in_one_array,
+            "Assigning to h[:] writes into the array that h names, the caller's h_0: every step shows the last state.",
+        ),
+        "the axes B and T are exchanged by reshape": M(
+            lambda x, h0, *a: np.swapaxes(_states(x, h0, *a), 0, 1).reshape(*x.shape[:2], h0.shape[1]),
+            "reshape keeps the numbers in their order and deals them out anew; it exchanges no axes.",
+        ),
+        "time is the last axis": M(
+            lambda *a: np.swapaxes(_states(*a), 1, 2),
+            "The numbers are right; the axes of the result are B, T, H in this order.",
+        ),
+        "the loop ends after the first step": M(
+            lambda *a: _states(*a)[:, :1],
+            "How far to the right does your return stand: in the loop or after it?",
+        ),
+        "the last step is missing": M(
+            lambda x, *a: _states(x[:, :-1], *a),
+            "How many inputs are there, and how many steps does your loop make?",
+        ),
+        "the first step is missing": M(
+            lambda x, *a: _states(x[:, 1:], *a),
+            "The first input is x[:, 0].",
+        ),
+        "the state at t = T is left at zero": M(
+            lambda x, *a: np.concatenate([_states(x, *a)[:, :-1], np.zeros_like(_states(x, *a)[:, :1])], axis=1),
+            "How many inputs are there, and how many steps does your loop make?",
+        ),
+        "the state at t = 1 is left at zero": M(
+            lambda *a: _from_the_second_input(*a, first=np.zeros_like),
+            "h_1 is computed from h_0 and the first input, x[:, 0].",
+        ),
+        "h_0 stands in the place of h_1": M(
+            lambda *a: _from_the_second_input(*a, first=np.copy),
+            "h_1 is computed from h_0 and the first input, x[:, 0]; h_0 itself is no part of the result.",
+        ),
+        **{f"in every step {name}": _with_a_wrong_step(name) for name in STEP.misconceptions},
     },
 )
 
@@ -214,7 +278,10 @@ SEQUENCE = Exercise(
 
 def output_cases(rng):
     def arguments(B, T, H, C):
-        return draw.normal(rng, hs=(B, T, H), W_hy=(C, H), b_y=(C,))
+        while True:
+            drawn = draw.normal(rng, hs=(B, T, H), W_hy=(C, H), b_y=(C,))
+            if drawn["b_y"].min() < 0 and _reference_output(**drawn).min() < 0:  # what cuts off below 0 is to show
+                return drawn
 
     yield Case(
         "two units, one output, numbers to check by hand",
@@ -266,6 +333,26 @@ OUTPUT = Exercise(
         "a softmax is applied to the output": M(
             lambda hs, W_hy, b_y: _softmax(_reference_output(hs, W_hy, b_y)),
             "Probabilities come later, in the loss; the output layer stops before.",
+        ),
+        "a softmax is taken over time": M(
+            lambda hs, W_hy, b_y: np.swapaxes(_softmax(np.swapaxes(_reference_output(hs, W_hy, b_y), 1, 2)), 1, 2),
+            "Probabilities come later, in the loss; the output layer stops before.",
+        ),
+        "the sigmoid is applied to the output": M(
+            lambda hs, W_hy, b_y: 1 / (1 + np.exp(-_reference_output(hs, W_hy, b_y))),
+            "The output is no probability yet: it may be as large as it needs to be.",
+        ),
+        "ReLU is applied to the output": M(
+            lambda hs, W_hy, b_y: np.maximum(_reference_output(hs, W_hy, b_y), 0),
+            "The output is no state: it may be negative.",
+        ),
+        "the place of the largest output is returned": M(
+            lambda hs, W_hy, b_y: _reference_output(hs, W_hy, b_y).argmax(axis=-1),
+            "Choosing one of the outputs comes later; here all of them are asked for.",
+        ),
+        "time comes before the batch": M(
+            lambda hs, W_hy, b_y: np.swapaxes(_reference_output(hs, W_hy, b_y), 0, 1),
+            "The numbers are right; the axes of the result are B, T, C in this order.",
         ),
         "W_hy is not transposed": M(
             lambda hs, W_hy, b_y: hs @ W_hy + b_y,
@@ -326,6 +413,18 @@ COUNT = Exercise(
             lambda D, H, C: H * D + D * D + H + C * H + C,
             "W_hh takes a state and gives a state.",
         ),
+        "W_xh is not counted": M(
+            lambda D, H, C: H * H + H + C * H + C,
+            "The input passes through a matrix, too.",
+        ),
+        "b_y is counted with H entries": M(
+            lambda D, H, C: H * D + H * H + H + C * H + H,
+            "There is one entry of b_y for each output.",
+        ),
+        "b_h is counted with D entries": M(
+            lambda D, H, C: H * D + H * H + D + C * H + C,
+            "There is one entry of b_h for each unit of the state.",
+        ),
         "W_hh is not counted": M(
             lambda D, H, C: H * D + H + C * H + C,
             "The recurrence has a matrix of its own.",
@@ -374,6 +473,12 @@ def _network(W_xh, W_hh, b_h, W_hy, b_y=0.0):
     }
 
 
+def _bits_so_far(index, arguments):
+    string, step = index
+    read = arguments["bits"][string, : step + 1].astype(int)
+    return f"after {' '.join(map(str, read))}" if len(read) <= 12 else f"at t = {step + 1} of string {string + 1}"
+
+
 PARITY = Exercise(
     id="parity-weights",
     points=3,
@@ -381,7 +486,8 @@ PARITY = Exercise(
     cases=parity_cases,
     probe=bits_of_relu_network,
     axes="B T",
-    result="the bit (is y_t > 1/2?) at [string, step] = ",
+    result="the bit (is y_t > 1/2?)",
+    place=_bits_so_far,
     section="“Weights set by hand”",
     misconceptions={
         "the output is the input's bit": M(
