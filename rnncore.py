@@ -225,7 +225,7 @@ def rnn_forward(x, h0, W_xh, W_hh, b_h, nonlinearity="tanh"):
     """
     _check_nonlinearity(nonlinearity)
     xp = array_namespace(x)
-    h = _zeros(x, W_hh.shape[0]) if h0 is None else h0  # (B, H)
+    h = _zeros(x, W_hh.shape[1]) if h0 is None else h0  # (B, H)
     projected = x @ W_xh.T + b_h  # (B, T, H)
     hs = []
     for (from_x,) in _steps(projected):  # (B, H)
@@ -321,7 +321,7 @@ def _gru_gate_gradients(dh, h, r, z, n, h_n, xp):
     da_n = dh * (1 - z) * (1 - n * n)
     da_r = da_n * h_n * r * (1 - r)
     da_z = dh * (h - n) * z * (1 - z)
-    return xp.concat([da_r, da_z, da_n], axis=-1), xp.concat([da_r, da_z, da_n * r], axis=-1)
+    return xp.concat([da_r, da_z, da_n], axis=1), xp.concat([da_r, da_z, da_n * r], axis=1)
 
 
 @_takes(x="B D", h="B H", W_hh="3H H", W_xh="3H D", b_xh="3H", b_hh="3H")
@@ -369,7 +369,7 @@ def gru_forward(x, h0, W_xh, W_hh, b_xh, b_hh, with_cache=False):
         r, z, n, h_n = _gru_gates(from_x, h @ W_hh.T + b_hh, xp)
         h = (1 - z) * n + z * h
         hs.append(h)
-        cache.append(xp.concat([r, z, n, h_n], axis=-1))
+        cache.append(xp.concat([r, z, n, h_n], axis=1))
     hs = xp.stack(hs, axis=1)  # (B, T, H)
     return (hs, xp.stack(cache, axis=1)) if with_cache else hs
 
@@ -434,7 +434,7 @@ def _lstm_gate_gradients(dh, dc, c, c_next, gates, xp):
     da_f = dc * c * f * (1 - f)
     da_g = dc * i * (1 - g * g)
     da_o = dh * tanh_c * o * (1 - o)
-    return xp.concat([da_i, da_f, da_g, da_o], axis=-1), dc * f
+    return xp.concat([da_i, da_f, da_g, da_o], axis=1), dc * f
 
 
 @_takes(x="B D", h="B H", c="B H", W_hh="4H H", W_xh="4H D", b_h="4H")
@@ -489,7 +489,7 @@ def lstm_forward(x, h0, c0, W_xh, W_hh, b_h, with_cache=False):
         h = o * xp.tanh(c)
         hs.append(h)
         cs.append(c)
-        cache.append(xp.concat([i, f, g, o], axis=-1))
+        cache.append(xp.concat([i, f, g, o], axis=1))
     hs, cs = xp.stack(hs, axis=1), xp.stack(cs, axis=1)  # (B, T, H), (B, T, H)
     return (hs, cs, xp.stack(cache, axis=1)) if with_cache else (hs, cs)
 
@@ -508,7 +508,7 @@ def lstm_backward(dhs, x, h0, c0, hs, cs, W_xh, W_hh, b_h, dc_T=None, cache=None
     if cache is None:
         cache = xp.concat(_lstm_gates(x @ W_xh.T + before @ W_hh.T + b_h, xp), axis=-1)  # all steps at once
     dh = xp.zeros_like(before[:, 0])  # (B, H)
-    dc = xp.zeros_like(dh) if dc_T is None else dc_T  # (B, H)
+    dc = dh if dc_T is None else dc_T  # (B, H)
     das = []
     for dhs_t, c, c_next, gates in reversed(_steps(dhs, cells_before, cs, cache)):
         da, dc = _lstm_gate_gradients(dhs_t + dh, dc, c, c_next, _split(gates, 4), xp)  # (B, 4H), (B, H)
@@ -630,7 +630,7 @@ def _run_numpy(network, rows, state, sizes, weights, reverse=False):
         b_xh = b_hh = W_hh.new_zeros(len(W_hh))
     x = rows.view(len(sizes), sizes[0], rows.shape[1])  # (T, B, D)
     inputs = (x.flip(0) if reverse else x, *state, W_xh, W_hh, b_xh, b_hh)
-    if torch.is_grad_enabled() and any(t.requires_grad for t in inputs):
+    if torch.is_grad_enabled():
         hs, *cell = _InNumPy.apply(network, *inputs)
     else:
         (hs, *cell), _ = _forward_in_numpy(network, False, inputs)
@@ -706,10 +706,10 @@ class _Cell(_Weights):
         self._make(options, shapes | dict.fromkeys(biases, (K,) if bias else None), device, dtype)
 
     def forward(self, input, hx=None):
-        batch = "" if getattr(input, "ndim", 2) == 1 else "B "
+        batch = "" if torch.is_tensor(input) and input.ndim == 1 else "B "
         states = self._checked_states(hx, f"{batch}H", self.weight_ih, input=(input, f"{batch}D"))
         if states is None:
-            states = (input.new_zeros((*input.shape[:-1], self.hidden_size)),) * self._network.states
+            states = (input.new_zeros(self.hidden_size),) * self._network.states  # for each of the batch
         from_x = linear(input, self.weight_ih, self.bias_ih)
         states = self._network.step(from_x, states, self.weight_hh, self.bias_hh)
         return states if self._network.states == 2 else states[0]
@@ -757,7 +757,7 @@ class _Layer(_Weights):
 
     def forward(self, input, hx=None):
         packed = isinstance(input, PackedSequence)
-        single = not packed and getattr(input, "ndim", 3) == 2  # one sequence, without a batch axis
+        single = torch.is_tensor(input) and input.ndim == 2  # one sequence, without a batch axis
         known = {"L": (self.num_layers * (1 + self.bidirectional), "num_layers and bidirectional")}
         known["P"] = (self.proj_size, "proj_size")
         if packed:
@@ -808,7 +808,7 @@ class _Layer(_Weights):
             layer.append(hs)
             final.append(last)
             if len(layer) == 1 + self.bidirectional:
-                rows, layer = torch.cat(layer, -1) if self.bidirectional else hs, []
+                rows, layer = torch.cat(layer, 1) if self.bidirectional else hs, []
                 if len(final) < len(endings):
                     rows = dropout(rows, self.dropout, self.training)
         return rows, [torch.stack(s) for s in zip(*final, strict=True)]
@@ -925,9 +925,9 @@ class LSTM(_Layer):
 # no later step is done for a block of steps at once, no larger than a processor's cache.
 
 
-def _numpy_takes(*tensors):
+def _numpy_takes(first, *others):
     """Whether these are plain tensors on the CPU of one dtype, and PyTorch is not tracing, casting or transforming."""
-    plain, dtype = (torch.Tensor, torch.nn.Parameter), tensors[0].dtype
+    plain, dtype, tensors = (torch.Tensor, torch.nn.Parameter), first.dtype, (first, *others)
     return (
         dtype in _DTYPES
         and all(t is None or (type(t) in plain and t.is_cpu and t.dtype is dtype) for t in tensors)
@@ -998,7 +998,7 @@ def _rnn_in_numpy(nonlinearity, keep, hs, x, h0, W_xh, W_hh, b_xh, b_hh):
     (T, B, D), H = x.shape, len(W_hh)
     np.matmul(x.reshape(T * B, D), W_xh.T, out=hs.reshape(T * B, H))
     hs += b_xh + b_hh
-    h, W_hh_T, from_h = h0, W_hh.T, np.empty_like(hs[0])
+    h, W_hh_T, from_h = h0, W_hh.T, np.empty((B, H), x.dtype)
     activate = np.tanh if nonlinearity == "tanh" else lambda a, out: np.maximum(a, 0, out=out)
     for h_next in hs:  # (B, H), at first the input's part of the sums; results go where the last argument says
         np.add(h_next, h.dot(W_hh_T, from_h), h_next)
@@ -1009,7 +1009,7 @@ def _rnn_in_numpy(nonlinearity, keep, hs, x, h0, W_xh, W_hh, b_xh, b_hh):
 def _rnn_back_in_numpy(nonlinearity, needs_dx, dhs, x, h0, W_xh, W_hh, b_xh, b_hh, states):
     """Return dL/d of x, h0 and the weights, from dhs (T, B, H)."""
     (T, B, D), H, before, hs = x.shape, len(W_hh), states[:-1], states[1:]
-    das, dh, W_hh = np.empty_like(hs), np.zeros_like(hs[0]), np.asfortranarray(W_hh)  # faster to multiply by
+    das, dh, W_hh = np.empty_like(hs), np.zeros((B, H), x.dtype), np.asfortranarray(W_hh)  # faster to multiply by
     if nonlinearity == "tanh":
         np.subtract(1, np.multiply(hs, hs, out=das), out=das)  # times dL/dh_t it is dL/da_t
     else:
@@ -1052,10 +1052,10 @@ def _gru_in_numpy(keep, hs, x, h0, W_xh, W_hh, b_xh, b_hh):
 
 def _gru_back_in_numpy(needs_dx, dhs, x, h0, W_xh, W_hh, b_xh, b_hh, v, gates):
     """Return dL/d of x, h0 and the weights, from dhs (T, B, H)."""
-    D, H = x.shape[2], W_hh.shape[1]
+    (_, B, D), H = x.shape, W_hh.shape[1]
     W_hh_T, dW, dx = W_hh.T.copy(), np.zeros((4 * H, v.shape[1]), x.dtype), np.empty_like(x) if needs_dx else None
     W_nrz = np.roll(W_xh, H, 0)
-    dh, kept = np.zeros_like(v[0, D + 1 :]), np.empty_like(v[0, D + 1 :])  # (H, B)
+    dh, kept = np.zeros((H, B), x.dtype), np.empty((H, B), x.dtype)
     for steps in _blocks(gates):
         n, r, z, h_n = np.split(gates[steps], 4, axis=1)  # each (t, H, B)
         das = np.empty_like(gates[steps])
@@ -1104,9 +1104,9 @@ def _lstm_in_numpy(keep, hs, x, h0, c0, W_xh, W_hh, b_xh, b_hh):
 
 def _lstm_back_in_numpy(needs_dx, dhs, dc_T, x, h0, c0, W_xh, W_hh, b_xh, b_hh, v, gates, cs, tanh_cs):
     """Return dL/d of x, h0, c0 and the weights, from dhs (T, B, H) and dc_T (B, H)."""
-    D, H = x.shape[2], W_hh.shape[1]
+    (_, B, D), H = x.shape, W_hh.shape[1]
     W_hh_T, dW, dx = W_hh.T.copy(), np.zeros((4 * H, v.shape[1]), x.dtype), np.empty_like(x) if needs_dx else None
-    dh, dc, part = np.zeros_like(cs[0]), dc_T.T.copy(), np.empty_like(cs[0])  # (H, B)
+    dh, dc, part = np.zeros((H, B), x.dtype), dc_T.T.copy(), np.empty((H, B), x.dtype)
     for steps in _blocks(gates):
         i, f, g, o = np.split(gates[steps], 4, axis=1)  # each (t, H, B)
         das = np.empty_like(gates[steps])

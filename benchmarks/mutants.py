@@ -35,6 +35,8 @@ from publish.manuscript import path_of, read, slugs
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
+UFUNCS = {"add": "subtract", "subtract": "add", "multiply": "add", "maximum": "minimum"}  # operators with a name
+SYMMETRIC = {"add", "multiply", "maximum", "swapaxes", "transpose"}  # in their two arguments
 SWAPS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.Div: ast.Mult, ast.MatMult: ast.Mult}
 COMPARISONS = {ast.Lt: ast.GtE, ast.LtE: ast.Gt, ast.Gt: ast.LtE, ast.GtE: ast.Lt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq}
 CODE = ROOT / "rnncore.py"
@@ -269,12 +271,20 @@ def changes(node):
         yield "another number", lambda n: setattr(n, "value", n.value + 1)
     elif isinstance(node, ast.Attribute) and node.attr == "T" and isinstance(node.ctx, ast.Load):
         yield "the transposition dropped", lambda n: n.value
-    elif isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords:
-        yield "the call dropped", lambda n: n.args[0]
-    elif isinstance(node, ast.Call) and len(node.args) == 2 and not any(isinstance(a, ast.Starred) for a in node.args):
-        yield "arguments swapped", lambda n: n.args.reverse()
+    elif isinstance(node, ast.Call):
+        yield from _changes_of_call(node)
     elif isinstance(node, ast.IfExp):
         yield "the other branch", lambda n: ast.IfExp(n.test, n.orelse, n.body)
+
+
+def _changes_of_call(node):
+    name, starred = getattr(node.func, "attr", ""), any(isinstance(a, ast.Starred) for a in node.args)
+    if name in UFUNCS:
+        yield "another operator", lambda n: setattr(n.func, "attr", UFUNCS[name])
+    if len(node.args) == 1 and not node.keywords:
+        yield "the call dropped", lambda n: n.args[0]
+    if len(node.args) == 2 and name not in SYMMETRIC and not starred and len(set(map(ast.dump, node.args))) == 2:
+        yield "arguments swapped", lambda n: n.args.reverse()
 
 
 if __name__ == "__main__":

@@ -54,6 +54,11 @@ def to(device, state):
     return tuple(s.to(device) for s in state) if isinstance(state, tuple) else state.to(device)
 
 
+def form(result):
+    """Return how a result is nested: tuples of tensors."""
+    return tuple(form(part) for part in result) if isinstance(result, tuple) else type(result)
+
+
 def flat(result):
     """Return the tensors of what a module returned, in order."""
     if isinstance(result, PackedSequence):
@@ -104,23 +109,24 @@ def states_for(module, *batch, seed=2):
 
 
 @every_layer
-@pytest.mark.parametrize("form", ["T B D", "B T D", "T D", "no sequence", "sorted", "unsorted", "equal lengths"])
+@pytest.mark.parametrize("layout", ["T B D", "B T D", "T D", "no sequence", "sorted", "unsorted", "equal lengths"])
 @pytest.mark.parametrize("start", ["zero", "given"])
 @on_every_device
-def test_a_layer_returns_what_its_namesake_returns_for_every_form_of_input(kind, options, form, start, device):
-    lengths = {"sorted": [5, 3, 1], "unsorted": [2, 5, 3], "equal lengths": [5, 5, 5]}
+def test_a_layer_returns_what_its_namesake_returns_for_every_form_of_input(kind, options, layout, start, device):
+    lengths = {"sorted": [5, 4, 1], "unsorted": [2, 5, 4], "equal lengths": [5, 5, 5]}
     for layers, bidirectional in itertools.product((1, 2), (False, True)):
-        shape = {"num_layers": layers, "bidirectional": bidirectional, "batch_first": form == "B T D"}
+        shape = {"num_layers": layers, "bidirectional": bidirectional, "batch_first": layout == "B T D"}
         ours, theirs = pair(kind, **options, **shape, device=device)
-        input = normal(*{"B T D": (B, T, D), "T D": (T, D), "no sequence": (T, 0, D)}.get(form, (T, B, D)))
+        input = normal(*{"B T D": (B, T, D), "T D": (T, D), "no sequence": (T, 0, D)}.get(layout, (T, B, D)))
         input = input.to(device)
-        if form in lengths:
-            input = pack_padded_sequence(input, lengths[form], enforce_sorted=form != "unsorted")
-        batch = {"T D": (), "no sequence": (0,)}.get(form, (B,))
+        if layout in lengths:
+            input = pack_padded_sequence(input, lengths[layout], enforce_sorted=layout != "unsorted")
+        batch = {"T D": (), "no sequence": (0,)}.get(layout, (B,))
         hx = None
         if start == "given":
             hx = to(device, states_for(ours, *batch))
         assert_same(run(ours, input, hx), run(theirs, input, hx))
+        assert form(ours(input, hx)) == form(theirs(input, hx))
 
 
 @every_layer
@@ -182,13 +188,15 @@ def test_constructors_take_the_documented_options_by_position_and_keyword(kind, 
     parameters = list(inspect.signature(mine).parameters)
     assert parameters == documented
     values = {"input_size": D, "hidden_size": H, "num_layers": 2, "nonlinearity": "relu", "bias": False}
-    values |= {"batch_first": True, "dropout": 0.25, "bidirectional": True, "proj_size": 3, "device": "cpu"}
+    values |= {"batch_first": True, "dropout": 1, "bidirectional": True, "proj_size": 3, "device": "cpu"}
     values |= {"dtype": torch.float64}
     chosen = {name: values[name] for name in documented}
+    assert repr(mine(D, H)) == repr(library(D, H))
     positions = list(chosen.values())[: documented.index("device")]
     for args, kwargs in ((positions, {"dtype": torch.float64}), ((), chosen)):
         ours, theirs = mine(*args, **kwargs), library(*args, **kwargs)
         assert repr(ours) == repr(theirs)
+        assert type(getattr(ours, "dropout", 0.5)) is float
         shapes = [[(name, p.shape, p.dtype) for name, p in m.named_parameters()] for m in (ours, theirs)]
         assert shapes[0] == shapes[1]
         shared = {"device", "dtype"}
@@ -218,8 +226,10 @@ def test_the_same_seed_draws_the_same_weights_and_each_loads_the_others_state(ki
 
 @every_layer
 def test_all_weights_flatten_parameters_and_mode_are_there(kind, options):
-    ours, theirs = pair(kind, num_layers=2, bidirectional=True, **options)
-    assert [[w.shape for w in ws] for ws in ours.all_weights] == [[w.shape for w in ws] for ws in theirs.all_weights]
+    for bias in (False, True):
+        ours, theirs = pair(kind, num_layers=2, bidirectional=True, bias=bias, **options)
+        shapes = [[[w.shape for w in ws] for ws in layer.all_weights] for layer in (ours, theirs)]
+        assert shapes[0] == shapes[1]
     assert ours.all_weights[3][0] is ours.weight_ih_l1_reverse
     before = [w.clone() for w in ours.parameters()]
     assert ours.flatten_parameters() is None
@@ -261,8 +271,8 @@ def test_gradients_of_gradients_equal_torchs_even_when_inputs_depend_on_each_oth
         x = leaf(normal(T, B, D))[0]
         W = {"weight_ih_l0": module.weight_ih_l0 * x.mean(), "weight_hh_l0": module.weight_hh_l0 * x.std()}
         W["bias_hh_l0"] = module.bias_hh_l0 + W["weight_hh_l0"].sum(1)
-        output = flat(torch.func.functional_call(module, W, (x,)))[0]
-        (first,) = torch.autograd.grad((output**2).sum(), x, create_graph=True)
+        outputs = flat(torch.func.functional_call(module, W, (x,)))  # an LSTM's last cell, too
+        (first,) = torch.autograd.grad(sum((o**2).sum() for o in outputs), x, create_graph=True)
         second = torch.autograd.grad((first**2).sum(), [x, *module.parameters()])
         found.append((([first]), second))
     assert_same(*found)
@@ -578,8 +588,9 @@ def test_wrong_options_are_named():
     for kind in ("RNN", "RNNCell"):
         with pytest.raises(ValueError, match="nonlinearity is 'sigmoid'; expected 'tanh' or 'relu'"):
             getattr(rnncore, kind)(D, H, nonlinearity="sigmoid")
-    with pytest.warns(UserWarning, match="dropout"):
+    with pytest.warns(UserWarning, match="dropout") as caught:
         rnncore.GRU(D, H, dropout=0.5)
+    assert caught[0].filename == __file__, "the warning points at the line that made the layer"
 
 
 x64 = torch.zeros(T, B, D, dtype=torch.float64)
@@ -620,6 +631,10 @@ def test_a_wrong_initial_state_is_named(kind, options, packed):
         wrong = change(right) if ours._network.states == 1 else (right[0], change(right[1]))
         with pytest.raises(error, match=f"{name} (is|has) .*; expected"):
             ours(x, wrong)
+    with pytest.raises(ValueError) as caught:
+        ours(x, right[:, :2] if ours._network.states == 1 else (right[0][:, :2], right[1]))
+    origin = "B = 3 from input" + ".batch_sizes" * packed
+    assert str(caught.value).startswith(f"hx{'[0]' * (name != 'hx')} has shape (4, 2, ") and origin in str(caught.value)
     if ours._network.states == 2:
         for wrong in (right[0], (right[0],), 5, [*right, right[0]]):
             with pytest.raises(TypeError, match=r"hx is .*expected a pair"):

@@ -140,6 +140,7 @@ def test_a_large_forget_bias_keeps_the_cell_and_a_large_update_bias_the_state():
         (lambda: rnncore.set_forget_bias_(torch.nn.LSTM(D, H, bias=False), 1.0), ValueError, "has no biases"),
         (lambda: rnncore.identity_(torch.ones(3, 4)), ValueError, "W has shape (3, 4); expected a square matrix"),
         (lambda: rnncore.orthogonal_(torch.ones(3)), ValueError, "W has shape (3,); expected a matrix"),
+        (lambda: rnncore.orthogonal_(torch.ones(3, 3), float("-inf")), ValueError, "gain is -inf; expected a finite"),
         (lambda: rnncore.xavier_(np.ones((2, 2))), TypeError, "W is a ndarray; expected a PyTorch tensor"),
     ],
 )

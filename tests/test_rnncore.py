@@ -275,6 +275,14 @@ def test_clipping_equals_torchs_but_for_its_guard_and_gives_the_norm_before(seed
             np.testing.assert_array_equal(found, gradient)
 
 
+@pytest.mark.parametrize("max_norm", [0.1, np.float64(0.1), float("inf")])
+def test_small_gradients_are_clipped_in_their_own_dtype_and_an_endless_norm_clips_nothing(max_norm):
+    gradient = np.array([0.3, -0.4], np.float32)  # of norm 0.5
+    (clipped,), norm = rnncore.clip_by_global_norm([gradient], max_norm)
+    assert clipped.dtype == norm.dtype == np.float32
+    np.testing.assert_allclose(clipped, gradient * min(1, max_norm / 0.5), rtol=1e-6)
+
+
 def test_zero_gradients_stay_zero_when_clipped():
     clipped, norm = rnncore.clip_by_global_norm([np.zeros(3)], 0.0)
     assert norm == 0
@@ -305,6 +313,32 @@ def test_a_wrong_argument_is_named_with_what_came_and_what_was_expected(case):
     assert message in str(caught.value)
 
 
+TENSOR = torch.ones(3, 5, 2)
+
+
+@pytest.mark.parametrize(
+    ("x", "W_hh", "message"),
+    [
+        (TENSOR[0], torch.ones(4, 4), "x has 2 axes, shape (5, 2); expected 3, (B, T, D)"),
+        (TENSOR, np.ones((4, 4)), "W_hh is a NumPy array; expected a PyTorch tensor, like x"),
+        (TENSOR, torch.ones(4, 4, device="meta"), "W_hh is on device meta; expected cpu, that of x"),
+        (TENSOR, torch.ones(4, 4).double(), "W_hh has dtype torch.float64; expected torch.float32, that of x"),
+        (TENSOR, torch.ones(4, 5), "W_hh has shape (4, 5); expected (H, H) with H = 4 from W_hh"),
+    ],
+)
+def test_what_contradicts_a_tensor_is_named_to_the_letter(x, W_hh, message):
+    with pytest.raises((TypeError, ValueError)) as caught:
+        rnncore.rnn_forward(x, None, torch.ones(4, 2), W_hh, torch.ones(4))
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("name", ["rnn_step", "rnn_step_backward", "rnn_forward", "rnn_backward"])
+def test_every_function_of_the_plain_network_refuses_an_unknown_nonlinearity(name):
+    function = getattr(rnncore, name)
+    with pytest.raises(ValueError, match="nonlinearity is 'sigmoid'; expected 'tanh' or 'relu'"):
+        function(**right_arguments(function), nonlinearity="sigmoid")
+
+
 def test_gates_that_are_not_stacked_as_they_should_be_are_named():
     gru, lstm = NETWORKS[2].arguments(), NETWORKS[3].arguments()
     with pytest.raises(ValueError, match=r"W_hh has shape \(16, 4\); expected \(3H, H\)"):
@@ -318,14 +352,18 @@ def test_gates_that_are_not_stacked_as_they_should_be_are_named():
 )
 def test_a_range_of_steps_outside_the_sequence_is_refused(start, stop, error):
     a = NETWORKS[0].arguments()
-    with pytest.raises(error, match="start"):
+    with pytest.raises(error, match="start") as caught:
         rnncore.jacobian_product(rnncore.rnn_forward(**a), a["W_hh"], start, stop)
+    if stop == 6:
+        assert str(caught.value) == "start = 0, stop = 6; expected 0 <= start <= stop <= T = 5"
 
 
 @pytest.mark.parametrize(
     ("grads", "max_norm", "message"),
     [([], 1.0, "grads is []"), (np.ones(3), 1.0, "expected a list"), ([np.ones(2), [1.0]], 1.0, "grads[1] is a list"),
-     ([np.ones(2)], -1, "max_norm is -1"), ([np.ones(2)], float("nan"), "max_norm is nan")],
+     ("a" * 58, 1.0, f"grads is '{'a' * 58}'; expected"), ("a" * 59, 1.0, f"grads is '{'a' * 59} …; expected"),
+     ([np.ones(2)], -1, "max_norm is -1"), ([np.ones(2)], float("nan"), "max_norm is nan"),
+     ([np.ones(2)], -(10**99), f"max_norm is -1{'0' * 58} …; expected")],
 )  # fmt: skip
 def test_what_cannot_be_clipped_is_named(grads, max_norm, message):
     with pytest.raises((TypeError, ValueError)) as caught:
