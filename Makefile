@@ -66,10 +66,12 @@ serve: book  ## the book on http://127.0.0.1:8000, or PORT=8001
 	@echo '== serve: the book, on this machine only; Ctrl+C ends it'
 	@$(RUN) python -m http.server --bind 127.0.0.1 --directory _build/html $(PORT) || { echo 'Is port $(PORT) taken? Choose another: make serve PORT=8001' >&2; exit 1; }
 
-bench: setup  ## how fast the checks are, and rnncore beside torch.nn, on this machine; rewrites the book's figures of it
-	@echo '== bench: the checks, then rnncore beside torch.nn, about six minutes; leave the machine alone meanwhile'
-	@$(RUN) python benchmarks/checks.py
+bench: setup  ## how fast and how sharp the checks are, rnncore beside torch.nn; rewrites the book's tables of it
+	@echo '== bench: rnncore beside torch.nn and the checks, about six minutes; leave the machine alone meanwhile'
 	@$(RUN) python benchmarks/cpu.py
+	@$(RUN) python benchmarks/checks.py
+	@echo '== bench: every change of one place of the answers and of rnncore.py, about half an hour'
+	@$(RUN) python benchmarks/mutants.py
 
 pictures: book  ## the README's pictures, taken of the book
 	@$(RUN) python tests/pictures.py

@@ -1161,7 +1161,7 @@ def _columns(a):
 
 def _add_gradients(dW, dx, das, das_x, v, W_xh, steps):
     """Add the steps' part of da vᵀ, summed over steps and batch, to dW, and fill in their part of dx, if wanted."""
-    rows, columns = (a.swapaxes(0, 1).reshape(a.shape[1], -1) for a in (das, v[steps]))  # (…, t B), (K, t B)
+    rows, columns = np.concatenate(das, 1), np.concatenate(v[steps], 1)  # (…, t B), (K, t B)
     dW += rows @ columns.T
     if dx is not None:
         np.matmul(das_x.swapaxes(1, 2), W_xh, out=dx[steps])
@@ -1179,7 +1179,7 @@ def state_gradients(layer, x, loss):
     LSTM with one layer and one direction; x (B, T, D), whatever the layer's batch_first; the initial state is zero.
     loss is a function of the states hs (B, T, H) that returns a scalar tensor.
     """
-    if getattr(layer, "num_layers", None) != 1 or layer.bidirectional or getattr(layer, "proj_size", 0):
+    if getattr(layer, "num_layers", None) != 1 or layer.bidirectional or layer.proj_size:
         expected = "an RNN, GRU or LSTM with one layer, one direction and no projection"
         raise ValueError(f"layer is {_short(layer)}; expected {expected}")
     if not callable(loss):
@@ -1272,21 +1272,22 @@ def generate(model, prompt, length, temperature=1.0, generator=None):
     with torch.no_grad():
         for _ in range(length):
             returned = model(newest, state)
-            if not isinstance(returned, tuple) or len(returned) != 2 or getattr(returned[0], "ndim", 0) != 3:
+            is_pair = isinstance(returned, tuple) and len(returned) == 2 and torch.is_tensor(returned[0])
+            if not is_pair or returned[0].ndim != 3:
                 raise ValueError(f"model returned {_short(returned)}; expected a pair, logits (B, T, V) and the state")
             logits, state = returned
             last = logits[:, -1]  # (B, V)
             if temperature == 0:
-                newest = last.argmax(-1, keepdim=True)  # (B, 1)
+                newest = last.argmax(1, keepdim=True)  # (B, 1)
             else:
-                newest = torch.multinomial(torch.softmax(last / temperature, -1), 1, generator=generator)
+                newest = torch.multinomial(torch.softmax(last / temperature, 1), 1, generator=generator)
             tokens.append(newest)
     return torch.cat(tokens, 1) if tokens else prompt.new_empty((len(prompt), 0), device=where)
 
 
 def best_device():
     """Return the device to use: the current CUDA device when there is one, else the CPU."""
-    return torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def _check_matrix(W, square=False):

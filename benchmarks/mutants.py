@@ -36,7 +36,7 @@ from publish.manuscript import path_of, read, slugs
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 UFUNCS = {"add": "subtract", "subtract": "add", "multiply": "add", "maximum": "minimum"}  # operators with a name
-SYMMETRIC = {"add", "multiply", "maximum", "swapaxes", "transpose"}  # in their two arguments
+SYMMETRIC = {"add", "multiply", "maximum", "max", "min", "swapaxes", "transpose"}  # in their two arguments
 SWAPS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.Div: ast.Mult, ast.MatMult: ast.Mult}
 COMPARISONS = {ast.Lt: ast.GtE, ast.LtE: ast.Gt, ast.Gt: ast.LtE, ast.GtE: ast.Lt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq}
 CODE = ROOT / "rnncore.py"
@@ -278,7 +278,10 @@ def changes(node):
 
 
 def _changes_of_call(node):
-    name, starred = getattr(node.func, "attr", ""), any(isinstance(a, ast.Starred) for a in node.args)
+    name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+    starred = any(isinstance(a, ast.Starred) for a in node.args)
+    if name in ("max", "min"):
+        yield "another operator", lambda n: setattr(n.func, "id", {"max": "min", "min": "max"}[name])
     if name in UFUNCS:
         yield "another operator", lambda n: setattr(n.func, "attr", UFUNCS[name])
     if len(node.args) == 1 and not node.keywords:

@@ -336,6 +336,20 @@ def test_both_ways_through_a_layer_give_the_same_numbers(kind, options, monkeypa
     assert_same(fast, slow, 1e-14, 1e-12)
 
 
+@pytest.mark.parametrize(("kind", "options"), LAYERS[:-1], ids=LAYER_IDS[:-1])
+def test_how_memory_is_cut_and_laid_out_changes_no_gradient(kind, options, monkeypatch):
+    """Blocks of steps, columns and Fortran's order are there for speed alone."""
+    ours, _ = pair(kind, **options)
+    hx, x = states_for(ours, B), normal(T, B, D)
+    found = run(ours, x, hx)
+    monkeypatch.setattr(rnncore, "_columns", lambda a: a.swapaxes(1, 2))
+    monkeypatch.setattr(np, "asfortranarray", lambda a: a)
+    for length in range(1, T + 1):
+        blocks = [slice(max(0, stop - length), stop) for stop in range(T, 0, -length)]
+        monkeypatch.setattr(rnncore, "_blocks", lambda a, blocks=blocks: blocks)
+        assert_same(found, run(ours, x, hx), 1e-15, 1e-13)
+
+
 def test_numpy_is_taken_when_it_can_be_and_only_then(monkeypatch):
     taken = []
     for name in ("_run_numpy", "_run_torch"):

@@ -138,6 +138,11 @@ def test_a_large_forget_bias_keeps_the_cell_and_a_large_update_bias_the_state():
         (lambda: rnncore.set_update_bias_(torch.nn.RNN(D, H), 1.0), TypeError, "expected a GRU or GRUCell"),
         (lambda: rnncore.set_update_bias_("gru", 1.0), TypeError, "expected a GRU or GRUCell"),
         (lambda: rnncore.set_forget_bias_(torch.nn.LSTM(D, H, bias=False), 1.0), ValueError, "has no biases"),
+        (
+            lambda: rnncore.set_forget_bias_(torch.nn.LSTM(D, H, 2, False, True, bidirectional=True), 1.0),
+            ValueError,
+            "lstm has no biases: LSTM(3, 4, num_layers=2, bias=False, batch_first=True, bidir …; expected an LSTM",
+        ),
         (lambda: rnncore.identity_(torch.ones(3, 4)), ValueError, "W has shape (3, 4); expected a square matrix"),
         (lambda: rnncore.orthogonal_(torch.ones(3)), ValueError, "W has shape (3,); expected a matrix"),
         (lambda: rnncore.orthogonal_(torch.ones(3, 3), float("-inf")), ValueError, "gain is -inf; expected a finite"),
@@ -197,6 +202,14 @@ def test_the_same_generator_gives_the_same_text_and_the_global_state_is_left_alo
     assert torch.equal(*texts)
     assert torch.equal(torch.get_rng_state(), before)
     assert not torch.equal(texts[0], rnncore.generate(model, PROMPT, 20, generator=torch.Generator().manual_seed(6)))
+
+
+def test_the_temperature_is_one_unless_it_is_given():
+    plain, warm = (
+        rnncore.generate(Language(), PROMPT, 20, *temperature, generator=torch.Generator().manual_seed(5))
+        for temperature in ((), (1.0,))
+    )
+    assert torch.equal(plain, warm)
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
@@ -287,3 +300,26 @@ def test_a_generator_must_be_one(junk):
 
 def test_the_best_device_is_cuda_where_there_is_one():
     assert rnncore.best_device().type == ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+LONG = "x" * 59
+RETURNED = [(LONG, f"'{LONG} …"), (torch.ones(2), "tensor([1., 1.])"), (1.0, "1.0")]
+
+
+@pytest.mark.parametrize(("returned", "shown"), RETURNED)
+def test_a_loss_that_is_no_scalar_of_the_states_is_shown(returned, shown):
+    with pytest.raises(ValueError) as caught:
+        rnncore.state_gradients(layer_of(torch.nn.GRU), inputs(), lambda hs: returned)
+    assert str(caught.value) == f"loss returned {shown}; expected a scalar tensor computed from the states"
+
+
+@pytest.mark.parametrize(("returned", "shown"), [*RETURNED, ((1.0, None), "(1.0, None)"), ((), "()")])
+def test_what_a_model_returns_besides_logits_and_state_is_shown(returned, shown):
+    with pytest.raises(ValueError) as caught:
+        rnncore.generate(lambda tokens, state: returned, PROMPT, 3)
+    assert str(caught.value) == f"model returned {shown}; expected a pair, logits (B, T, V) and the state"
+
+
+def test_what_is_no_generator_is_shown():
+    with pytest.raises(TypeError, match=r"^generator is 'seed'; expected a torch\.Generator or None$"):
+        rnncore.generate(Language(), PROMPT, 3, generator="seed")
