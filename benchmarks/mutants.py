@@ -280,9 +280,9 @@ def changes(node):
 def _changes_of_call(node):
     name = getattr(node.func, "attr", getattr(node.func, "id", ""))
     starred = any(isinstance(a, ast.Starred) for a in node.args)
-    if name in ("max", "min"):
+    if isinstance(node.func, ast.Name) and name in ("max", "min"):
         yield "another operator", lambda n: setattr(n.func, "id", {"max": "min", "min": "max"}[name])
-    if name in UFUNCS:
+    if isinstance(node.func, ast.Attribute) and name in UFUNCS:
         yield "another operator", lambda n: setattr(n.func, "attr", UFUNCS[name])
     if len(node.args) == 1 and not node.keywords:
         yield "the call dropped", lambda n: n.args[0]
