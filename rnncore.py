@@ -761,7 +761,8 @@ class _Layer(_Weights):
         known = {"L": (self.num_layers * (1 + self.bidirectional), "num_layers and bidirectional")}
         known["P"] = (self.proj_size, "proj_size")
         if packed:
-            known["B"] = (int(input.batch_sizes[0]), "input.batch_sizes")
+            sizes = input.batch_sizes.tolist()
+            known["B"] = (sizes[0], "input.batch_sizes")
             inputs = {"input.data": (input.data, "N D")}
         else:
             inputs = {"input": (input, "T D" if single else "B T D" if self.batch_first else "T B D")}
@@ -771,7 +772,7 @@ class _Layer(_Weights):
             order, back = input.sorted_indices, input.unsorted_indices
             if states and order is not None:
                 states = [s.index_select(1, order) for s in states]
-            rows, states = self._run(input.data, states, input.batch_sizes.tolist())
+            rows, states = self._run(input.data, states, sizes)
             output = PackedSequence(rows, input.batch_sizes, order, back)
             if back is not None:
                 states = [s.index_select(1, back) for s in states]

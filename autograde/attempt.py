@@ -44,26 +44,33 @@ NOT_RUN = Attempt(kind="NotRun", problem="Not run: the time was over.")
 
 
 def attempts(probe, answer, cases, forbidden=(), seconds=None):
-    """Return an `Attempt` for every case, and one more: the first case again, to see whether the result stays.
+    """Return an `Attempt` for every case, and one more: the first case again, to see whether the result stays."""
+    with attempting(probe, answer, forbidden, seconds) as attempt:
+        return [attempt(case.arguments) for case in (*cases, *cases[:1])]
+
+
+@contextlib.contextmanager
+def attempting(probe, answer, forbidden=(), seconds=None):
+    """Yield a function that runs an answer on one case's arguments and returns an `Attempt`.
 
     forbidden names what the answer may not use, and `seconds` is the time that all cases may take together; once either
-    has come up, the rest of the cases is not run.
+    has come up, no case is run any more.
     """
-    found = []
     reason, line = guard.uses(answer, forbidden)
-    if reason:
-        return [Attempt(kind="Forbidden", problem=reason, details=line)] * (len(cases) + 1)
+    last = Attempt(kind="Forbidden", problem=reason, details=line) if reason else None
     with guard.time_limit(seconds) as clock, guard.watch(forbidden, frame_of=run) as seen:
-        for arguments in [case.arguments for case in (*cases, *cases[:1])]:
-            if found and found[-1].kind in ("OutOfTime", "NotRun"):
-                found.append(NOT_RUN)
-            elif found and found[-1].kind == "Forbidden":
-                found.append(found[-1])
-            else:
-                found.append(run(probe, answer, arguments, clock))
+
+        def attempt(arguments):
+            nonlocal last
+            if last and last.kind in ("OutOfTime", "NotRun"):
+                last = NOT_RUN
+            elif not last or last.kind != "Forbidden":
+                last = run(probe, answer, arguments, clock)
                 if seen:  # though the answer caught the exception
-                    found[-1] = Attempt(kind="Forbidden", problem=seen[0], details=found[-1].details)
-    return found
+                    last = Attempt(kind="Forbidden", problem=seen[0], details=last.details)
+            return last
+
+        yield attempt
 
 
 def run(probe, answer, arguments, clock):

@@ -1,20 +1,30 @@
 """A class in an nbgrader course directory: its configuration, and grading what was handed in."""
 
 import contextlib
+import fcntl
 import fnmatch
 import os
+import shutil
 import sys
+import tempfile
 import warnings
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import nbformat
 from nbgrader.api import MissingEntry
 from nbgrader.apps.api import NbGraderAPI
 from nbgrader.utils import capture_log, temp_attrs
 from sqlalchemy.exc import SAWarning
 from tqdm import tqdm
 from traitlets.config import PyFileConfigLoader
+
+from autograde import oracle
+from autograde.sandbox import Sandbox, Unconfined
+
+LOCK = ".grading"  # in a course, held while a run grades it
 
 CONFIG = '''"""nbgrader's configuration of this course. Written once by `python -m autograde`; it is yours to edit."""
 
@@ -26,9 +36,24 @@ c = get_config()
 c.CourseDirectory.course_id = "recurrence"
 c.CourseDirectory.root = str(HERE)
 c.Exchange.root = str(HERE / "exchange")  # students must be able to reach this folder
-c.Execute.timeout = 60  # seconds a cell may take when it is graded
-c.Execute.shutdown_kernel = "immediate"
-c.Execute.extra_arguments = ["--HistoryManager.hist_file=:memory:", "--log-level=ERROR"]
+c.CourseDirectory.include = ["*.ipynb", "timestamp.txt"]  # of what students hand in, nothing else is copied
+
+# Students' code is run in a sandbox and compared from outside (autograde.oracle); everything after is nbgrader's own.
+c.Autograde.sanitize_preprocessors = [
+    "autograde.oracle.Sanitize",
+    "nbgrader.preprocessors.ClearOutput",
+    "nbgrader.preprocessors.DeduplicateIds",
+    "nbgrader.preprocessors.OverwriteKernelspec",
+    "nbgrader.preprocessors.OverwriteCells",
+    "nbgrader.preprocessors.CheckCellMetadata",
+]
+c.Autograde.autograde_preprocessors = [
+    "autograde.oracle.GradeOutside",
+    "nbgrader.preprocessors.LimitOutput",
+    "nbgrader.preprocessors.SaveAutoGrades",
+    "nbgrader.preprocessors.AssignLatePenalties",
+    "nbgrader.preprocessors.CheckCellMetadata",
+]
 '''
 
 
@@ -92,10 +117,11 @@ class Course:
         if not result["success"]:
             raise Problem(f"nbgrader's {step.__name__} failed: {reason(result)}")
 
-    def grade(self, assignment, student="*"):
+    def grade(self, assignment, student="*", confined=True, jobs=None):
         """Yield a `Graded` for each submission that matches, after nbgrader graded it and wrote its feedback.
 
-        Students' cells run here, as the user who calls this. Raises `Problem` when there is nothing to grade.
+        Students' cells run in a sandbox, `jobs` notebooks at a time, or unconfined, as the user who calls this. Raises
+        `Problem` when there is nothing to grade, no sandbox can be made, or another run is grading this course.
         """
         folders = self.root.glob(f"submitted/*/{assignment}")
         collected = sorted(path.parent.name for path in folders if path.is_dir())
@@ -106,11 +132,70 @@ class Course:
                 f"nothing was handed in {found}for {assignment!r} in {self.root / 'submitted'}; "
                 f"collect first: `cd {self.root} && nbgrader collect {assignment}`"
             )
-        for name in tqdm(students, desc=f"grading {assignment}", unit="submission", file=sys.stderr):
-            yield self._grade_one(assignment, name)
+        self.api.config.GradeOutside.confined = confined
+        with (
+            self._alone(),
+            tqdm(total=len(students), desc=f"grading {assignment}", unit="submission", file=sys.stderr) as bar,
+        ):
+            for name in self._run_ahead(assignment, students, confined, jobs):
+                yield self._grade_one(assignment, name)
+                bar.update()
+
+    @contextlib.contextmanager
+    def _alone(self):
+        """Keep other runs from grading this course meanwhile."""
+        with (self.root / LOCK).open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise Problem(f"another run is grading {self.root}; wait until it is done") from None
+            yield
+
+    def _run_ahead(self, assignment, students, confined, jobs):
+        """Yield the students, each as soon as results of its notebooks lie in the cache, where nbgrader finds them."""
+        sources = {path.stem: nbformat.read(path, 4) for path in self.root.glob(f"source/{assignment}/*.ipynb")}
+        if not sources:
+            raise Problem(f"there is no notebook in {self.root / 'source' / assignment}; run `make release`")
+        oracle.seed_of(self.root)
+
+        def work(student, box):
+            for name, source in sources.items():
+                path = self.root / "submitted" / student / assignment / f"{name}.ipynb"
+                if path.is_symlink() or path.exists():
+                    nb = oracle.sanitised(oracle.read(path), source)
+                    oracle.cached(self.root, nb, source, confined, lambda: box)
+            return student
+
+        try:
+            with Sandbox(confined) as box, ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
+                waiting = [pool.submit(work, student, box) for student in students]
+                try:
+                    for done in as_completed(waiting):
+                        yield done.result()
+                finally:
+                    pool.shutdown(cancel_futures=True)
+        except Unconfined as error:
+            raise Problem(str(error)) from None
+
+    def _readable(self, assignment, student):
+        """Return a folder for nbgrader to read a submission from: its notebooks, a substitute for what is none."""
+        folder = Path(tempfile.mkdtemp(prefix="submitted-"))
+        there = folder / student / assignment
+        there.mkdir(parents=True)
+        for path in (self.root / "submitted" / student / assignment).glob("*"):
+            if path.name == "timestamp.txt" and path.is_file() and not path.is_symlink():
+                shutil.copy(path, there)
+            elif path.suffix == ".ipynb":
+                nbformat.write(oracle.read(path), there / path.name)
+        return folder
 
     def _grade_one(self, assignment, student):
-        graded = quietly(self.api.autograde, assignment, student, force=True)
+        folder = self._readable(assignment, student)
+        try:
+            with temp_attrs(self.api.coursedir, submitted_directory=str(folder)):
+                graded = quietly(self.api.autograde, assignment, student, force=True)
+        finally:
+            shutil.rmtree(folder)
         feedback = graded["success"] and quietly(self.api.generate_feedback, assignment, student, force=True)
         with self.api.gradebook as gradebook:
             try:
@@ -123,7 +208,16 @@ class Course:
             grades = [grade for notebook in submission.notebooks for grade in notebook.grades]
             cells = {grade.name: None if grade.needs_manual_grade else grade.score for grade in grades}
             problem = "" if feedback["success"] else f"graded, but without feedback: {reason(feedback)}"
+            unread = self._unread(assignment, student)
+            problem = "; ".join(filter(None, [unread, problem]))
             return Graded(student, submission.score, submission.max_score, cells, problem)
+
+    def _unread(self, assignment, student):
+        """Return why notebooks of a submission could not be read, or ""."""
+        found = {p.stem: oracle.read(p) for p in (self.root / "submitted" / student / assignment).glob("*.ipynb")}
+        return "; ".join(
+            f"{name}: {nb.metadata['unreadable']}" for name, nb in found.items() if "unreadable" in nb.metadata
+        )
 
 
 def quietly(step, *arguments, **options):

@@ -45,6 +45,7 @@ class Exercise:
     place            place(index, arguments) -> where an entry of an array is, in words: "after 1 1 0"; None: "[0, 2]"
     misconceptions   {what went wrong: Misconception}; the names complete "your result is what one gets when …"
     forbidden        dotted names of what the answer may not use, since it is to be written: "torch.nn.RNN"
+    provided         what of rnncore an answer may use, where forbidden names rnncore or a part of it: "rnn_step"
     section          the chapter's section that explains it, to read again
     tolerance        the largest relative difference that still counts as equal
     """
@@ -59,6 +60,7 @@ class Exercise:
     place: Callable[[tuple[int, ...], Mapping[str, Any]], str] | None = None
     misconceptions: Mapping[str, Misconception] = field(default_factory=dict)
     forbidden: tuple[str, ...] = ()
+    provided: tuple[str, ...] = ()
     section: str = ""
     tolerance: float = 1e-7
 

@@ -85,7 +85,7 @@ def uses(answer, names):
     names are dotted: "torch.nn.RNN".
     """
     try:
-        return _uses(answer, {name: _thing(name) for name in names})
+        return _uses(answer, dict(_things(names)))
     except Exception:  # an object made to confuse: it is watched all the same
         return "", ()
 
@@ -131,8 +131,7 @@ def watch(names, frame_of):
         yield seen
         return
     codes, files, builtins = {}, {}, {}
-    for name in names:
-        thing = _thing(name)
+    for name, thing in _things(names):
         if isinstance(thing, types.ModuleType):
             files[thing.__file__] = name
         for function in _functions_of(thing):
@@ -179,6 +178,13 @@ def _sentence(name):
     return (
         f"This exercise asks you to write it yourself, so {name} may not be used here. Nothing is lost: write it out."
     )
+
+
+def _things(names):
+    """Yield (name, what it stands for); a thing that is not there cannot be used either."""
+    for name in names:
+        with contextlib.suppress(ImportError, AttributeError):
+            yield name, _thing(name)
 
 
 def _thing(name):

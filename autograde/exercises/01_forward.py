@@ -183,6 +183,7 @@ SEQUENCE = Exercise(
     axes="B T H",
     section="“The sequence”",
     forbidden=("rnncore.rnn_forward", *BY_TORCH),
+    provided=("rnn_step",),
     misconceptions={
         "the state is not carried": M(
             lambda *a: _states(*a, carry=lambda old, new: old),

@@ -1,0 +1,229 @@
+"""Confines students' code: a warm parent inside bubblewrap, and a fresh process of its own for every notebook."""
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import threading
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from autograde import wire
+
+HERE = Path(__file__).resolve().parent
+INSIDE = ("attempt", "compare", "guard", "probes", "wire", "worker")  # the modules of this package a worker needs
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/fonts", "/etc/localtime")
+ENVIRONMENT = {
+    "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": "/scratch", "TMPDIR": "/scratch", "MPLCONFIGDIR": "/scratch",
+    "IPYTHONDIR": "/scratch", "MPLBACKEND": "module://matplotlib_inline.backend_inline", "PYTHONPATH": "/course",
+    "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
+}  # fmt: skip
+BEHIND = "import os, sys; os.dup2(int(sys.argv[1]), 3); os.execvp(sys.argv[2], sys.argv[2:])"  # descriptor 3 in all
+START = 60  # seconds the warm parent may take to import everything
+
+
+class Unconfined(Exception):
+    """Raised where no sandbox can be made; the text says what to install or to switch."""
+
+
+class Died(Exception):
+    """Raised when a student's process is gone, is late, or answers nonsense; the text says it to the student."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one notebook may use. Memory is address space, of which a third is the libraries'."""
+
+    memory: int = 2500  # MB
+    cpu: int = 60  # seconds
+    wall: int = 90  # seconds
+    processes: int = 64
+    file: int = 50  # MB, of one file
+    scratch: int = 100  # MB, of all its files
+
+
+class Sandbox:
+    """A warm parent, from which workers are forked; a context manager, safe to use from several threads."""
+
+    def __init__(self, confined=True, limits=Limits()):
+        self.confined, self.limits = confined, limits
+        self._lock, self._number, self._parent = threading.Lock(), 0, None
+
+    def __enter__(self):
+        self._start()
+        return self
+
+    def __exit__(self, *_):
+        self._stop()
+
+    @contextlib.contextmanager
+    def worker(self):
+        """Yield a `Worker`, a new process that no other notebook has used or will use; it is killed afterwards."""
+        ours, theirs = socket.socketpair()
+        with self._lock:
+            self._number += 1
+            number = str(self._number)
+            try:
+                self._fork(number, theirs)
+            except (OSError, EOFError):  # the parent is gone: out of memory, or killed
+                self._stop()
+                self._start()
+                self._fork(number, theirs)
+        theirs.close()
+        try:
+            yield Worker(ours, time.monotonic() + self.limits.wall)
+        finally:
+            ours.close()
+            with self._lock, contextlib.suppress(OSError):
+                self._control.sendall(f"kill {number}".encode())
+
+    def _fork(self, number, theirs):
+        limits = asdict(self.limits) | {"confined": int(self.confined)}
+        text = " ".join(["fork", number, *(f"{name}={value}" for name, value in limits.items())])
+        socket.send_fds(self._control, [text.encode()], [theirs.fileno()])
+        if self._control.recv(64) != b"started\n":
+            raise EOFError
+
+    def _start(self):
+        self._folder = tempfile.TemporaryDirectory(prefix="worker-")
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        log = (Path(self._folder.name) / "log").open("wb+")
+        command = [sys.executable, "-m", "autograde.worker"]
+        environment = {**os.environ, **{name: ENVIRONMENT[name] for name in ("MPLBACKEND", "OMP_NUM_THREADS")}}
+        if self.confined:
+            command, environment = [*bubblewrap(), *command], {"PATH": os.environ.get("PATH", os.defpath)}
+        self._parent = subprocess.Popen(
+            [sys.executable, "-c", BEHIND, str(theirs.fileno()), *command], env=environment, stdin=subprocess.DEVNULL,
+            stdout=log, stderr=log, pass_fds=[theirs.fileno()],
+        )  # fmt: skip
+        theirs.close()
+        ours.settimeout(START)
+        self._control, self._log = ours, log
+        try:
+            ready = ours.recv(64)
+        except TimeoutError:
+            ready = b""
+        if ready != b"ready\n":
+            log.seek(0)
+            said = log.read().decode(errors="replace").strip()
+            self._stop()
+            raise Unconfined(explain(said) if self.confined else f"the workers' parent did not start: {said[-500:]}")
+
+    def _stop(self):
+        if self._parent:
+            self._control.close()
+            self._parent.kill()
+            self._parent.wait()
+            self._log.close()
+            self._folder.cleanup()
+            self._parent = None
+
+
+class Worker:
+    """A student's process, as seen by the grader: whatever it says is looked at as coming from the student."""
+
+    def __init__(self, connection, deadline):
+        self._connection, self._deadline = connection, deadline
+
+    def provide(self, modules):
+        """Give it modules, {name: source}."""
+        self._send({"modules": modules})
+
+    def run(self, cell, seconds, figures=True):
+        """Run a cell, given as text, with its figures or without; return {"text", "outputs", "error"}."""
+        self._send({"cell": cell, "seconds": seconds, "figures": figures})
+        return self._receive()
+
+    @contextlib.contextmanager
+    def probing(self, answer, probe, forbidden, seconds):
+        """Yield (what is wrong with the answer itself, or {}; a function from a case's arguments to what came)."""
+        self._send({"answer": answer, "probe": probe, "forbidden": list(forbidden), "seconds": seconds})
+        wrong = self._receive()
+
+        def ask(arguments):
+            self._send(dict(arguments))
+            return self._receive()
+
+        yield wrong, ask
+
+    def end_of_cases(self):
+        """Say that no case follows; return what the answer printed."""
+        self._send(None)
+        return self._receive()
+
+    def _send(self, value):
+        try:
+            self._connection.settimeout(max(0.01, self._deadline - time.monotonic()))
+            wire.send(self._connection, value)
+        except OSError:
+            raise Died(GONE) from None
+
+    def _receive(self):
+        try:
+            return wire.receive(self._connection, self._deadline)
+        except TimeoutError:
+            raise Died("The notebook was stopped: it ran for too long.") from None
+        except EOFError:
+            raise Died(GONE) from None
+        except wire.Malformed as error:
+            raise Died(f"The notebook's process answered nonsense: {error}.") from None
+
+
+GONE = "The notebook's process ended by itself: out of memory or time, or your code ended it."
+
+
+def bubblewrap():
+    """Return the command that confines what stands behind it: no network, a read-only system, nothing of the course's.
+
+    Raises Unconfined without the program.
+    """
+    program = shutil.which("bwrap")
+    if not program:
+        raise Unconfined(
+            "bubblewrap is missing, which confines students' code: sudo apt-get install bubblewrap. On a machine that "
+            "holds nothing else, --no-sandbox (NO_SANDBOX=1 for make) does without"
+        )
+    command = [program, "--unshare-pid", "--unshare-ipc", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
+    if os.getuid():
+        command += ["--unshare-user"]
+    else:  # root stays root until the child becomes nobody, and can do nothing but that
+        command += ["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add", "CAP_KILL"]
+    command += ["--die-with-parent", "--new-session", "--clearenv", "--proc", "/proc", "--dev", "/dev"]
+    for name, value in ENVIRONMENT.items():
+        command += ["--setenv", name, value]
+    readable = _readable()
+    above = {parent for path in (*readable, "/course/autograde/worker.py") for parent in map(str, Path(path).parents)}
+    for folder in sorted(above - {"/", *readable}):  # bubblewrap itself would make them for their owner alone
+        command += ["--perms", "0755", "--dir", folder]
+    for path in readable:
+        link = Path(path).is_symlink()
+        command += ["--symlink", str(Path(path).readlink()), path] if link else ["--ro-bind", path, path]
+    for name in INSIDE:
+        command += ["--ro-bind", str(HERE / f"{name}.py"), f"/course/autograde/{name}.py"]
+    command += ["--ro-bind", str(HERE / "inside.py"), "/course/autograde/__init__.py"]
+    return [*command, "--tmpfs", "/scratch", "--chdir", "/scratch", "--remount-ro", "/dev", "--remount-ro", "/"]
+
+
+def _readable():
+    """Return the paths that Python and its libraries need; outermost first."""
+    own = {sys.prefix, sys.base_prefix, os.path.realpath(sys.base_prefix), sysconfig.get_path("purelib")}
+    paths = [path for path in map(Path, (*SYSTEM, *sorted(own))) if path.exists()]
+    inside = {p for p in paths for q in paths if q in p.parents and not q.is_symlink()}
+    return [str(path) for path in paths if path not in inside]
+
+
+def explain(said):
+    """Return why a sandbox cannot be made here, and what to switch, from what bubblewrap said."""
+    text = f"bubblewrap cannot confine students' code here: {said[-500:]}. "
+    if "amespace" in said or "ermission denied" in said or "not permitted" in said:
+        text += (
+            "User namespaces must be allowed: on Ubuntu 24.04 by "
+            "`sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0`, on Debian by "
+            "`sudo sysctl kernel.unprivileged_userns_clone=1`, in Docker by `--security-opt seccomp=unconfined`. "
+        )
+    return text + "On a machine that holds nothing else, --no-sandbox (NO_SANDBOX=1 for make) does without"

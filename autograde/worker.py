@@ -1,0 +1,261 @@
+"""Runs students' cells inside the sandbox: a parent that has everything imported forks a process for each notebook.
+
+The parent runs no student's code. The child is the student's from the first cell on: the grader believes nothing it
+says beyond the results it gives, and compares those itself.
+"""
+
+import contextlib
+import ctypes
+import gc
+import os
+import random
+import resource
+import signal
+import socket
+import sys
+import types
+
+SCRATCH = "/scratch"  # the only place a child can write to
+CONTROL = 3  # the descriptor on which the parent is told what to do
+TEXT_LIMIT, IMAGE_LIMIT = 20_000, 1_500_000  # what is kept of one cell's outputs: characters, bytes of base64
+NOBODY = 65534
+
+NEWNS, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
+MS_NOSUID, MS_NODEV, MS_REC, MS_PRIVATE = 2, 4, 0x4000, 0x40000
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 1, 4, 38
+
+
+def main():
+    """Import what notebooks import, then fork a child for every request."""
+    control = socket.socket(fileno=CONTROL)
+    shell = _shell()
+    gc.freeze()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    control.sendall(b"ready\n")
+    children = {}
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(control, 4096, 1)
+        if not message:
+            return
+        verb, number, *limits = message.decode().split()
+        if verb == "kill":
+            pidfd = children.pop(number, None)
+            if pidfd is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+                os.close(pidfd)
+            continue
+        read, write = os.pipe()
+        if os.fork() == 0:
+            control.close()
+            os.close(read)
+            for other in children.values():
+                os.close(other)
+            _child(shell, descriptors[0], write, dict(limit.split("=") for limit in limits))
+        os.close(write)
+        os.close(descriptors[0])
+        pid = int(os.read(read, 20) or 0)
+        os.close(read)
+        if pid:
+            with contextlib.suppress(ProcessLookupError):
+                children[number] = os.pidfd_open(pid)
+        control.sendall(b"started\n")
+
+
+def _child(shell, descriptor, report, limits):
+    """Confine this process, tell its number, and serve the grader; never return."""
+    status = 1
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        confined = limits.pop("confined") == "1"
+        if confined:
+            _new_namespaces()
+        pid = os.fork()
+        if pid:
+            os.write(report, str(pid).encode())
+            os.close(report)
+            os.close(descriptor)
+            os.waitpid(pid, 0)
+            os._exit(0)
+        os.close(report)
+        if confined:
+            _mount_own_files(int(limits["scratch"]))
+            _drop_privileges()
+            os.chdir(SCRATCH)
+        _limit({name: int(value) for name, value in limits.items()})
+        os.setsid()
+        status = serve(shell, socket.socket(fileno=descriptor))
+    except BaseException:
+        import traceback  # noqa: PLC0415
+
+        os.write(2, traceback.format_exc().encode())  # to the grader's log: nothing of a student's has run
+    finally:
+        os._exit(status)
+
+
+def _check(code):
+    if code:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def _new_namespaces():
+    libc = ctypes.CDLL(None, use_errno=True)
+    if os.getuid() == 0:  # the machine's own root; a student's process is to be nobody
+        os.setgroups([])
+        os.setresgid(NOBODY, NOBODY, NOBODY)
+        os.setresuid(NOBODY, NOBODY, NOBODY)
+        _check(libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0))  # else the maps below belong to root
+    uid, gid = os.getuid(), os.getgid()
+    _check(libc.unshare(NEWUSER | NEWPID | NEWNS | NEWIPC | NEWNET | NEWUTS))
+    for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+        with open(f"/proc/self/{name}", "w") as file:  # noqa: PTH123
+            file.write(text)
+
+
+def _mount_own_files(megabytes):
+    """Give this process a scratch of its own, and hide what shows or reaches other processes."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    _check(libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0))
+    _check(libc.mount(None, b"/", None, MS_REC | MS_PRIVATE, None))
+    size = f"size={megabytes}m,nr_inodes=10000,mode=700".encode()
+    for place, options in ((SCRATCH, size), ("/dev/shm", size), ("/proc", b"size=4k,nr_inodes=1,mode=500")):
+        _check(libc.mount(b"none", place.encode(), b"tmpfs", MS_NOSUID | MS_NODEV, options))
+
+
+def _drop_privileges():
+    libc = ctypes.CDLL(None, use_errno=True)
+    _check(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    header, none = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()  # version 3 of the kernel's format
+    _check(libc.capset(header, none))
+
+
+def _limit(limits):
+    for name, value in (
+        ("RLIMIT_CORE", 0),
+        ("RLIMIT_NOFILE", 256),
+        ("RLIMIT_FSIZE", limits["file"] << 20),
+        ("RLIMIT_NPROC", limits["processes"]),
+        ("RLIMIT_CPU", limits["cpu"]),
+        ("RLIMIT_AS", limits["memory"] << 20),
+    ):
+        resource.setrlimit(getattr(resource, name), (value, value))
+
+
+# What follows runs in the student's own process.
+
+
+def _shell():
+    """Return an IPython shell like a notebook's, with everything imported that notebooks import."""
+    import numpy as np  # noqa: F401, PLC0415
+    import torch  # noqa: PLC0415
+
+    torch.set_num_threads(1)
+    import matplotlib.pyplot  # noqa: F401, PLC0415
+    import torch.nn.utils.rnn  # noqa: PLC0415
+    from IPython.core.interactiveshell import InteractiveShell  # noqa: PLC0415
+    from matplotlib_inline.backend_inline import flush_figures  # noqa: PLC0415
+    from traitlets.config import Config  # noqa: PLC0415
+
+    from autograde import attempt, probes, wire  # noqa: F401, PLC0415
+
+    class Shell(InteractiveShell):
+        def enable_gui(self, gui=None):
+            """Do nothing: there are no windows."""
+
+    config = Config()
+    config.HistoryManager.enabled = False
+    config.InteractiveShell.colors = "nocolor"
+    config.InteractiveShell.autocall = 0
+    shell = Shell.instance(config=config, user_module=types.ModuleType("__main__"))
+    sys.modules["__main__"] = shell.user_module
+    shell.enable_matplotlib("inline")
+    shell.events.unregister("post_execute", flush_figures)  # `_run_cell` does it, where figures are wanted
+    shell.displayhook.write_output_prompt = lambda: None
+    return shell
+
+
+def serve(shell, grader):
+    """Do what the grader asks, until it asks no more."""
+    import numpy as np  # noqa: PLC0415
+    import torch  # noqa: PLC0415
+
+    from autograde import wire  # noqa: PLC0415
+
+    np.random.seed(random.randrange(2**32))  # no two children are to draw the same
+    torch.seed()
+    while True:
+        try:
+            request = wire.receive(grader)
+        except EOFError:
+            return 0
+        if "modules" in request:
+            for name, text in request["modules"].items():
+                _provide(name, text)
+        elif "cell" in request:
+            wire.send(grader, _run_cell(shell, **request))
+        elif "answer" in request:
+            _probe(shell, grader, **request)
+
+
+def _provide(name, text):
+    """Make a module of a text, which no file need hold."""
+    import linecache  # noqa: PLC0415
+
+    path = f"/course/{name}.py"
+    module = types.ModuleType(name)
+    module.__file__ = path
+    linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
+    sys.modules[name] = module
+    exec(compile(text, path, "exec"), module.__dict__)
+
+
+def _run_cell(shell, cell, seconds, figures):
+    """Run a cell; return what it showed, bounded; figures are drawn, which takes long, if they are wanted."""
+    import matplotlib.pyplot as plt  # noqa: PLC0415
+    from IPython.utils.capture import capture_output  # noqa: PLC0415
+    from matplotlib_inline.backend_inline import flush_figures  # noqa: PLC0415
+
+    from autograde import guard  # noqa: PLC0415
+
+    with capture_output() as shown, guard.time_limit(seconds) as clock, clock:
+        result = shell.run_cell(cell, store_history=False)
+        if figures:
+            flush_figures()
+    plt.close("all")
+    error = result.error_before_exec or result.error_in_exec
+    limits, outputs = {"text/plain": TEXT_LIMIT, "image/png": IMAGE_LIMIT}, []
+    for output in shown.outputs[:20]:
+        data = {kind: text for kind, text in output.data.items() if kind in limits and isinstance(text, str)}
+        outputs.append({kind: text[: limits[kind]] for kind, text in data.items()})
+    message = "" if error is None else f"{type(error).__name__}: {error}"[:TEXT_LIMIT]
+    return {"text": (shown.stdout + shown.stderr)[:TEXT_LIMIT], "outputs": outputs, "error": message}
+
+
+def _probe(shell, grader, answer, probe, forbidden, seconds):
+    """Run an answer on the cases that the grader sends, one at a time, until it sends None."""
+    from dataclasses import asdict  # noqa: PLC0415
+
+    from autograde import probes, wire  # noqa: PLC0415
+    from autograde.attempt import attempting, captured  # noqa: PLC0415
+    from autograde.compare import describe  # noqa: PLC0415
+
+    found = shell.user_ns.get(answer)
+    if not callable(found):
+        wire.send(grader, {"not callable": describe(found)} if answer in shell.user_ns else {"missing": answer})
+        return
+    wire.send(grader, {})
+    probe = getattr(probes, probe)
+    with captured() as printed, attempting(probe, found, tuple(forbidden), seconds) as attempt:
+        while (arguments := wire.receive(grader)) is not None:
+            came = asdict(attempt(arguments))
+            came |= {name: list(came[name]) for name in ("details", "changed")}
+            try:
+                wire.send(grader, came)
+            except wire.Malformed as error:
+                wire.send(grader, came | {"result": None, "kind": "Unusable", "problem": f"The result: {error}."})
+    wire.send(grader, {"printed": printed.getvalue()[:TEXT_LIMIT]})
+
+
+if __name__ == "__main__":
+    main()
