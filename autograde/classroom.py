@@ -9,7 +9,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -137,8 +137,8 @@ class Course:
             self._alone(),
             tqdm(total=len(students), desc=f"grading {assignment}", unit="submission", file=sys.stderr) as bar,
         ):
-            for name in self._run_ahead(assignment, students, confined, jobs):
-                yield self._grade_one(assignment, name)
+            for name, problem in self._run_ahead(assignment, students, confined, jobs):
+                yield self._grade_one(assignment, name, problem)
                 bar.update()
 
     @contextlib.contextmanager
@@ -152,25 +152,26 @@ class Course:
             yield
 
     def _run_ahead(self, assignment, students, confined, jobs):
-        """Yield the students, each as soon as results of its notebooks lie in the cache, where nbgrader finds them."""
+        """Yield (student, problem), each when its notebooks' results lie in the cache, where nbgrader finds them."""
         sources = {path.stem: nbformat.read(path, 4) for path in self.root.glob(f"source/{assignment}/*.ipynb")}
         if not sources:
             raise Problem(f"there is no notebook in {self.root / 'source' / assignment}; run `make release`")
         oracle.seed_of(self.root)
 
         def work(student, box):
+            problems = []
             for name, source in sources.items():
                 path = self.root / "submitted" / student / assignment / f"{name}.ipynb"
                 if path.is_symlink() or path.exists():
                     nb = oracle.sanitised(oracle.read(path), source)
-                    oracle.cached(self.root, nb, source, confined, lambda: box)
-            return student
+                    problems.append(oracle.cached(self.root, nb, source, confined, lambda: box)["problem"])
+            return student, " ".join(filter(None, problems))
 
         try:
             with Sandbox(confined) as box, ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
                 waiting = [pool.submit(work, student, box) for student in students]
                 try:
-                    for done in as_completed(waiting):
+                    for done in waiting:
                         yield done.result()
                 finally:
                     pool.shutdown(cancel_futures=True)
@@ -189,7 +190,7 @@ class Course:
                 nbformat.write(oracle.read(path), there / path.name)
         return folder
 
-    def _grade_one(self, assignment, student):
+    def _grade_one(self, assignment, student, problem):
         folder = self._readable(assignment, student)
         try:
             with temp_attrs(self.api.coursedir, submitted_directory=str(folder)):
@@ -207,17 +208,9 @@ class Course:
                 return Graded(student, problem=f"the gradebook lacks an entry: {error}")
             grades = [grade for notebook in submission.notebooks for grade in notebook.grades]
             cells = {grade.name: None if grade.needs_manual_grade else grade.score for grade in grades}
-            problem = "" if feedback["success"] else f"graded, but without feedback: {reason(feedback)}"
-            unread = self._unread(assignment, student)
-            problem = "; ".join(filter(None, [unread, problem]))
+            if not feedback["success"]:
+                problem = f"{problem} Graded, but without feedback: {reason(feedback)}".strip()
             return Graded(student, submission.score, submission.max_score, cells, problem)
-
-    def _unread(self, assignment, student):
-        """Return why notebooks of a submission could not be read, or ""."""
-        found = {p.stem: oracle.read(p) for p in (self.root / "submitted" / student / assignment).glob("*.ipynb")}
-        return "; ".join(
-            f"{name}: {nb.metadata['unreadable']}" for name, nb in found.items() if "unreadable" in nb.metadata
-        )
 
 
 def quietly(step, *arguments, **options):

@@ -150,10 +150,16 @@ def _without_html(text):
 
 @dataclass
 class Result:
-    """What grading a notebook gave: {check's grade_id: verdict}, and what its cells showed, {place: outputs}."""
+    """What grading a notebook gave: {check's grade_id: verdict}, and what its cells showed, {place: outputs}.
+
+    `passed` names the instructor's own tests, cells of assertions, that raised nothing. They run in the student's
+    process, as nbgrader runs them, and so say only what that process says.
+    """
 
     verdicts: dict = field(default_factory=dict)
     outputs: dict = field(default_factory=dict)
+    passed: list = field(default_factory=list)
+    problem: str = ""  # why the notebook could not be read or run to its end
 
 
 @dataclass(frozen=True)
@@ -173,26 +179,30 @@ def grade(nb, source, box, seed):
     checks = _checks(source)
     result = Result()
     if reason := nb.metadata.get("unreadable"):
+        result.problem = f"not read: {reason}"
         for name, check in checks.items():
             result.verdicts[name] = _refused(check, f"The notebook could not be read: {reason}")
         return result
-    kinds = {None: []} | {_provided(check.exercise): [] for check in checks.values()}
+    kinds = {None: {}}
     for name, check in checks.items():
-        kinds[_provided(check.exercise)].append(name)
-    for provided, names in kinds.items():
-        _run(nb, {name: checks[name] for name in names}, provided, box, seed, result)
+        kinds.setdefault(_provided(check.exercise), {})[name] = check
+    for provided, own in kinds.items():
+        _run(nb, own, checks.keys() - own.keys(), provided, box, seed, result)
     return result
 
 
 def _checks(source):
-    """Return {grade_id: `_Check`} of the course's notebook, whose check cells read `check("id", name)`."""
+    """Return {grade_id: `_Check`} of the cells of the course's notebook that read `check("id", name)`."""
     found = {}
     for cell in source.cells:
-        about = cell.metadata.get("nbgrader", {})
-        if cell.cell_type == "code" and about.get("grade") and about.get("locked"):
-            call = ast.parse(cell.source).body[-1].value
-            found[about.grade_id] = _Check(exercises.find(call.args[0].value), call.args[1].id)
+        if _is_test(cell) and (call := re.fullmatch(r"check\(\"([a-z0-9-]+)\", (\w+)\)", cell.source.strip())):
+            found[_grade_id(cell)] = _Check(exercises.find(call[1]), call[2])
     return found
+
+
+def _is_test(cell):
+    about = cell.metadata.get("nbgrader", {})
+    return cell.cell_type == "code" and bool(about.get("grade") and about.get("locked"))
 
 
 def _provided(exercise):
@@ -201,36 +211,41 @@ def _provided(exercise):
     return exercise.provided if touched else None
 
 
-def _run(nb, checks, provided, box, seed, result):
-    """Run a notebook's cells in one worker and judge these checks; outputs are kept where all of rnncore is there."""
-    errors, left = {}, set(checks)
+def _run(nb, checks, others, provided, box, seed, result):
+    """Run a notebook's cells in one worker and judge these checks, not the others.
+
+    Where all of rnncore is at hand, cells run to the end, what they show is kept, and the instructor's own tests run.
+    """
+    errors, whole = {}, provided is None
     for check in checks.values():
         expect(check.exercise, seed)
     try:
         with box.worker() as worker:
             worker.provide(modules(provided))
             for place, cell in enumerate(nb.cells):
-                if not left and provided is not None:
-                    return
                 name = _grade_id(cell)
-                if cell.cell_type != "code" or "demo" in cell.metadata.get("tags", []):
-                    continue
+                if not whole and checks.keys() <= result.verdicts.keys():
+                    break
                 if name in checks:
-                    left.discard(name)
                     result.verdicts[name] = _judged(worker, checks[name], errors, seed)
-                elif not cell.metadata.get("nbgrader", {}).get("locked"):
-                    figures = provided is None and bool(cell.metadata.get("nbgrader", {}).get("grade"))
+                elif _runs(cell) and name not in others and (whole or not _is_test(cell)):
+                    figures = whole and bool(cell.metadata.get("nbgrader", {}).get("grade"))
                     shown = worker.run(cell.source, CELL_SECONDS, figures)
-                    errors[name] = shown["error"]
-                    if provided is None:
+                    errors[name] = str(shown["error"])
+                    if whole:
                         result.outputs[place] = _outputs(shown)
+                    if _is_test(cell) and not errors[name]:
+                        result.passed.append(name)
     except Died as error:
-        for name in left | {name for name in checks if name not in result.verdicts}:
-            result.verdicts[name] = _refused(checks[name], str(error))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:  # an answer that is none
-        for name in left | {name for name in checks if name not in result.verdicts}:
-            reason = f"The notebook's process answered nonsense ({type(error).__name__})."
-            result.verdicts[name] = _refused(checks[name], reason)
+        reason = result.problem = str(error)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:  # the worker's answer is none
+        reason = result.problem = f"The notebook's process answered nonsense ({type(error).__name__})."
+    for name in checks.keys() - result.verdicts.keys():
+        result.verdicts[name] = _refused(checks[name], reason)
+
+
+def _runs(cell):
+    return cell.cell_type == "code" and "demo" not in cell.metadata.get("tags", [])
 
 
 def _refused(check, reason):
@@ -339,9 +354,9 @@ def write_outputs(nb, result):
             data = {"text/plain": verdict["score"], "text/html": verdict["html"]}
             cell.outputs = [new_output("execute_result", data=data, execution_count=1)]
             cell.execution_count = 1
-        elif cell.metadata.get("nbgrader", {}).get("locked") and cell.metadata.nbgrader.get("grade"):
-            text = "This check belongs to no exercise of the course."
-            cell.outputs = [new_output("error", ename="Ungraded", evalue=text, traceback=[text])]
+        elif _is_test(cell) and _grade_id(cell) not in result["passed"]:
+            text = "This test did not pass."
+            cell.outputs = [new_output("error", ename="AssertionError", evalue=text, traceback=[text])]
         for output in result["outputs"].get(str(place), []):
             if "text" in output:
                 cell.outputs.append(new_output("stream", name="stdout", text=output["text"]))
@@ -363,6 +378,7 @@ def cached(course, nb, source, confined, box):
         name: {"score": repr(v), "html": v._repr_html_(), "text": str(v)} for name, v in result.verdicts.items()
     }
     found = {"verdicts": verdicts, "outputs": {str(place): shown for place, shown in result.outputs.items()}}
+    found |= {"passed": result.passed, "problem": result.problem}
     path.parent.mkdir(exist_ok=True)
     _write(path, json.dumps(found))
     return found

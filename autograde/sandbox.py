@@ -217,6 +217,15 @@ def _readable():
     return [str(path) for path in paths if path not in inside]
 
 
+def missing():
+    """Return why students' code cannot be confined on this machine, or ""."""
+    try:
+        done = subprocess.run([*bubblewrap(), "true"], capture_output=True, text=True, check=False)
+    except Unconfined as error:
+        return str(error)
+    return explain(done.stderr.strip()) if done.returncode else ""
+
+
 def explain(said):
     """Return why a sandbox cannot be made here, and what to switch, from what bubblewrap said."""
     text = f"bubblewrap cannot confine students' code here: {said[-500:]}. "

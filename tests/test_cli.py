@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from autograde import exercises, sample
+from autograde import exercises, sample, sandbox
 from autograde import release as releasing
 from autograde.__main__ import main, table
 from autograde.check import verdict
@@ -156,7 +156,7 @@ def test_a_submission_whose_kernel_dies_is_named_and_the_others_are_graded(cours
     good, dead = course.grade(SLUG)
     assert (good.score, good.cells, good.problem) == (2.0, {"f-check": 2.0}, "")
     assert dead.score == 0.0
-    assert "died" in dead.problem
+    assert "ended by itself" in dead.problem
 
 
 def test_an_unknown_chapter_is_named_with_the_known_ones(course, project):
@@ -170,11 +170,16 @@ def invoke(*arguments):
     return result.exit_code, result.output
 
 
-def test_grading_without_confinement_must_be_asked_for():
-    code, said = invoke("grade", SLUG)
+def test_where_nothing_confines_grading_refuses_and_says_what_to_install(course, monkeypatch):
+    hand_in(course)
+    monkeypatch.setattr(sandbox.shutil, "which", lambda program: None)
+    code, said = invoke("grade", SLUG, "--course", str(course.root))
     assert code == 2
+    assert "sudo apt-get install bubblewrap" in said
     assert "--no-sandbox" in said
-    assert "no confinement yet" in said
+    code, said = invoke("grade", SLUG, "--course", str(course.root), "--no-sandbox")
+    assert code == 0
+    assert "no confinement: students' code runs as you" in said
 
 
 def test_grading_where_there_is_no_course_begins_none(tmp_path):

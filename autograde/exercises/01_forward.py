@@ -1,5 +1,7 @@
 """Chapter 1: the step, the sequence, the output layer, the parameter count, and a network set by hand."""
 
+from functools import partial
+
 import numpy as np
 
 import rnncore
@@ -168,10 +170,7 @@ def _from_the_second_input(x, h0, *weights, first):
 def _with_a_wrong_step(name):
     """Return the loop, right, around a step that is wrong in one of the ways of the exercise before."""
     wrong = STEP.misconceptions[name]
-    return M(
-        lambda *a: _states(*a, step=wrong.implementation),
-        f"The loop is right: look at the step. {wrong.advice}",
-    )
+    return M(partial(_states, step=wrong.implementation), f"The loop is right: look at the step. {wrong.advice}")
 
 
 SEQUENCE = Exercise(
