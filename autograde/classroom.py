@@ -36,7 +36,7 @@ c = get_config()
 c.CourseDirectory.course_id = "recurrence"
 c.CourseDirectory.root = str(HERE)
 c.Exchange.root = str(HERE / "exchange")  # students must be able to reach this folder
-c.CourseDirectory.include = ["*.ipynb", "timestamp.txt"]  # of what students hand in, nothing else is copied
+c.CourseDirectory.include = ["*.ipynb", "timestamp.txt", "submission_secret.txt"]  # nothing else is copied
 
 # Students' code is run in a sandbox and compared from outside (autograde.oracle); everything after is nbgrader's own.
 c.Autograde.sanitize_preprocessors = [
@@ -184,7 +184,7 @@ class Course:
         there = folder / student / assignment
         there.mkdir(parents=True)
         for path in (self.root / "submitted" / student / assignment).glob("*"):
-            if path.name == "timestamp.txt" and path.is_file() and not path.is_symlink():
+            if path.name in ("timestamp.txt", "submission_secret.txt") and path.is_file() and not path.is_symlink():
                 shutil.copy(path, there)
             elif path.suffix == ".ipynb":
                 nbformat.write(oracle.read(path), there / path.name)

@@ -336,6 +336,25 @@ def test_both_ways_through_a_layer_give_the_same_numbers(kind, options, monkeypa
     assert_same(fast, slow, 1e-14, 1e-12)
 
 
+@every_layer
+def test_without_gradients_the_results_are_the_same(kind, options):
+    ours, theirs = pair(kind, num_layers=2, bidirectional=True, **options)
+    hx, x = states_for(ours, B), normal(T, B, D)
+    for context in (torch.no_grad(), torch.inference_mode()):
+        with context:
+            for found, expected in zip(flat(ours(x, hx)), flat(theirs(x, hx)), strict=True):
+                torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(("kind", "options"), LAYERS[:-1], ids=LAYER_IDS[:-1])
+def test_a_sequence_of_several_blocks_has_torchs_gradients(kind, options):
+    ours, theirs = pair(kind, 3, 64, **options)
+    x = normal(70, 8, 3)
+    cached = np.empty((70, 4 * 64, 8))  # what a gated network keeps
+    assert len(rnncore._blocks(cached)) >= 3
+    assert_same(run(ours, x), run(theirs, x))
+
+
 @pytest.mark.parametrize(("kind", "options"), LAYERS[:-1], ids=LAYER_IDS[:-1])
 def test_how_memory_is_cut_and_laid_out_changes_no_gradient(kind, options, monkeypatch):
     """Blocks of steps, columns and Fortran's order are there for speed alone."""
