@@ -102,6 +102,9 @@ def sanitised(nb, source):
         if name in known and name not in seen:
             seen.add(name)
             cells.append(_from_course(known[name], cell.source))
+            checksum = cell.metadata.nbgrader.get("checksum")  # nbgrader's: whether an answer was touched at all
+            if isinstance(checksum, str):
+                cells[-1].metadata["nbgrader"]["checksum"] = checksum
         else:
             text = str(cell.source)
             if cell.cell_type == "code":
@@ -330,7 +333,7 @@ def _outputs(shown):
     for output in list(shown["outputs"])[:20]:
         image, text = output.get("image/png"), str(output.get("text/plain", ""))[:20_000]
         outputs.append({"text/plain": text} | ({"image/png": image} if _is_png(image) else {}))
-    if error := str(shown["error"]):
+    if (error := str(shown["error"])) and error not in text:
         outputs.append({"text": error[:20_000]})
     return outputs
 
@@ -425,7 +428,7 @@ def seed_of(course):
 
 def key(nb, source, seed, confined):
     """Return a digest of all that a result depends on."""
-    told = [[(c.cell_type, c.source, c.metadata) for c in book.cells] for book in (nb, source)]
+    told = [[(c.cell_type, c.source, c.metadata.get("tags"), _grade_id(c)) for c in b.cells] for b in (nb, source)]
     parts = [json.dumps([told, nb.metadata.get("unreadable"), seed, confined]), _environment()]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
