@@ -132,6 +132,12 @@ class Course:
                 f"nothing was handed in {found}for {assignment!r} in {self.root / 'submitted'}; "
                 f"collect first: `cd {self.root} && nbgrader collect {assignment}`"
             )
+        steps = self.api.config.get("Autograde", {}).get("autograde_preprocessors", [])
+        if "autograde.oracle.GradeOutside" not in steps:
+            raise Problem(
+                f"{self.root / 'nbgrader_config.py'} is of an earlier version and would run students' code unconfined; "
+                "move the file away, have it written anew, and put your own settings into the new one"
+            )
         self.api.config.GradeOutside.confined = confined
         with (
             self._alone(),

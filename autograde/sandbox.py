@@ -112,7 +112,8 @@ class Sandbox:
             log.seek(0)
             said = log.read().decode(errors="replace").strip()
             self._stop()
-            raise Unconfined(explain(said) if self.confined else f"the workers' parent did not start: {said[-500:]}")
+            text = f"the workers' parent did not start: {said[-500:]}"
+            raise Unconfined(explain(said) if "bwrap: " in said else text)
 
     def _stop(self):
         if self._parent:

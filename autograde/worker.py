@@ -7,6 +7,7 @@ says beyond the results it gives, and compares those itself.
 import contextlib
 import ctypes
 import gc
+import io
 import os
 import random
 import resource
@@ -151,7 +152,7 @@ def _shell():
     import torch  # noqa: PLC0415
 
     torch.set_num_threads(1)
-    import matplotlib.pyplot  # noqa: F401, PLC0415
+    import matplotlib.pyplot as plt  # noqa: PLC0415
     import torch.nn.utils.rnn  # noqa: PLC0415
     from IPython.core.interactiveshell import InteractiveShell  # noqa: PLC0415
     from matplotlib_inline.backend_inline import flush_figures  # noqa: PLC0415
@@ -172,6 +173,10 @@ def _shell():
     shell.enable_matplotlib("inline")
     shell.events.unregister("post_execute", flush_figures)  # `_run_cell` does it, where figures are wanted
     shell.displayhook.write_output_prompt = lambda: None
+    _, axes = plt.subplots()  # a first figure loads fonts and much else; once here is enough
+    axes.set(title="$h_t$", xlabel="t")
+    plt.savefig(io.BytesIO(), format="png")
+    plt.close("all")
     return shell
 
 
@@ -218,6 +223,8 @@ def _run_cell(shell, cell, seconds, figures):
 
     from autograde import guard  # noqa: PLC0415
 
+    shell.displayhook.quiet = cell.rstrip().endswith(";").__bool__  # IPython looks into a history, which we do not keep
+    shell.display_formatter.active_types = ["text/plain", "image/png"] if figures else ["text/plain"]
     with capture_output() as shown, guard.time_limit(seconds) as clock, clock:
         result = shell.run_cell(cell, store_history=False)
         if figures:

@@ -170,6 +170,23 @@ def invoke(*arguments):
     return result.exit_code, result.output
 
 
+def test_a_configuration_that_would_run_students_code_unconfined_is_refused(course):
+    hand_in(course)
+    (course.root / "nbgrader_config.py").write_text("c = get_config()\nc.CourseDirectory.course_id = 'mine'\n")
+    code, said = invoke("grade", SLUG, "--course", str(course.root))
+    assert code == 2
+    assert "would run students' code unconfined" in said
+    assert not (course.root / "autograded").exists()
+
+
+def test_while_one_run_grades_a_course_another_is_refused(course):
+    hand_in(course)
+    with course._alone():
+        code, said = invoke("grade", SLUG, "--course", str(course.root))
+    assert code == 2
+    assert "another run is grading" in said
+
+
 def test_where_nothing_confines_grading_refuses_and_says_what_to_install(course, monkeypatch):
     hand_in(course)
     monkeypatch.setattr(sandbox.shutil, "which", lambda program: None)

@@ -6,7 +6,8 @@ from importlib import import_module
 import numpy as np
 import pytest
 
-from autograde import diagnose, exercises
+import rnncore
+from autograde import diagnose, exercises, guard
 from autograde.check import verdict
 
 CHECKED = [exercises.find(name) for name in exercises.checked()]
@@ -79,6 +80,12 @@ def test_the_same_seed_draws_the_same_cases_and_another_seed_others(exercise):
 
     assert drawn(3) == drawn(3)
     assert drawn(3) != drawn(4) or not exercise.draw()[0].arguments
+
+
+@everywhere
+def test_what_is_forbidden_and_what_is_provided_exists(exercise):
+    assert [name for name, _ in guard._things(exercise.forbidden)] == list(exercise.forbidden)
+    assert all(callable(getattr(rnncore, name)) for name in exercise.provided)
 
 
 @everywhere
