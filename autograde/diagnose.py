@@ -169,7 +169,9 @@ def _first_step(exercise, cases, found, expected):
     if wrong.all():
         return []
     t, T = int(wrong.argmax()) + 1, len(wrong)
-    if wrong[t - 1 :].all():
+    if t == T:
+        text = f"only t = {T}, the last step, is wrong"
+    elif wrong[t - 1 :].all():
         text = f"t = {t} is the first wrong step, and all later ones are wrong; before it everything is right"
     else:
         text = f"t = {t} is the first wrong step; right are t = {_listed([k + 1 for k in range(T) if not wrong[k]])}"

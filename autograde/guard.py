@@ -139,25 +139,29 @@ def watch(names, frame_of):
         if isinstance(thing, types.BuiltinFunctionType):
             builtins[thing] = name
 
+    here = threading.get_ident()
+
     def see(frame, event, arg):
         name = None
         if event == "call":
             name = codes.get(frame.f_code) or files.get(frame.f_code.co_filename)
         elif event == "c_call" and isinstance(arg, types.BuiltinFunctionType):
             name = builtins.get(arg)
-        if name and _by_the_answer(frame, frame_of.__code__):
+        if name and (threading.get_ident() != here or _by_the_answer(frame, frame_of.__code__)):
             seen.append(_sentence(name))
             raise Forbidden(seen[-1])
 
-    before = sys.getprofile()
+    before, before_in_threads = sys.getprofile(), threading.getprofile()
     if before is not None and not callable(before):  # a profiler written in C could not be put back
         yield seen
         return
     sys.setprofile(see)
+    threading.setprofile(see)  # what the answer's own threads do is the answer's doing
     try:
         yield seen
     finally:
         sys.setprofile(before)
+        threading.setprofile(before_in_threads)
 
 
 def allowed(function, *args, **kwargs):

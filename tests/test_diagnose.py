@@ -221,6 +221,14 @@ def swallowing(*a):
         return np.tanh(step(*a))
 
 
+def in_a_thread(*a):
+    found = []
+    thread = threading.Thread(target=lambda: found.append(eval("alias")(*a)))
+    thread.start()
+    thread.join()
+    return found[0] if found else np.tanh(step(*a))
+
+
 class Callable:
     def __call__(self, *a):
         return rnncore.rnn_step(*a)
@@ -242,6 +250,7 @@ def with_a_layer(x, h, W, U, b):
         partial(eval("alias")),
         importing,
         swallowing,
+        in_a_thread,
         Callable(),
         lambda *a: next(map(alias, *([value] for value in a))),
         lambda *a: rnncore.rnn_step.__wrapped__(*a),
@@ -266,6 +275,7 @@ def test_what_is_allowed_stays_allowed_and_nothing_watches_afterwards():
     assert check("rnn-sequence", rnncore.rnn_forward).score == 0.0
     assert check("rnn-sequence", lambda *a: rnncore.rnn_forward(*a)).score == 0.0
     rnncore.rnn_step(*STEP.draw()[0].arguments.values())
+    assert sys.getprofile() is threading.getprofile() is None
     assert check("rnn-step", lambda *a: np.tanh(step(*a))).score == 3.0
 
 

@@ -170,7 +170,8 @@ def _from_the_second_input(x, h0, *weights, first):
 def _with_a_wrong_step(name):
     """Return the loop, right, around a step that is wrong in one of the ways of the exercise before."""
     wrong = STEP.misconceptions[name]
-    return M(partial(_states, step=wrong.implementation), f"The loop is right: look at the step. {wrong.advice}")
+    advice = f"The loop is right; look at the step, or call rnncore's. {wrong.advice}"
+    return M(partial(_states, step=wrong.implementation), advice)
 
 
 SEQUENCE = Exercise(
