@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import fnmatch
+import hashlib
 import os
 import shutil
 import sys
@@ -24,6 +25,7 @@ from traitlets.config import PyFileConfigLoader
 from autograde import oracle
 from autograde.sandbox import Sandbox, Unconfined
 
+FEW = 3  # students whose feedback pages are written one by one
 LOCK = ".grading"  # in a course, held while a run grades it
 
 CONFIG = '''"""nbgrader's configuration of this course. Written once by `python -m autograde`; it is yours to edit."""
@@ -139,13 +141,44 @@ class Course:
                 "move the file away, have it written anew, and put your own settings into the new one"
             )
         self.api.config.GradeOutside.confined = confined
-        with (
-            self._alone(),
-            tqdm(total=len(students), desc=f"grading {assignment}", unit="submission", file=sys.stderr) as bar,
-        ):
-            for name, problem in self._run_ahead(assignment, students, confined, jobs):
-                yield self._grade_one(assignment, name, problem)
+        bar = tqdm(total=len(students), desc=f"grading {assignment}", unit="submission", file=sys.stderr)
+        with self._alone(), bar:
+            failed, problems, new = {}, {}, {}
+            for name, problem, digest in self._run_ahead(assignment, students, confined, jobs):
+                problems[name] = problem
+                if not self._is_written(assignment, name, digest):
+                    result = self._write_grades(assignment, name)
+                    if result["success"]:
+                        new[name] = digest
+                    else:
+                        failed[name] = reason(result)
                 bar.update()
+            bar.set_description("writing feedback")
+            unwritten = self._write_feedback(assignment, student, list(new))
+            for name in new.keys() - unwritten.keys():
+                self._mark(assignment, name).parent.mkdir(parents=True, exist_ok=True)
+                self._mark(assignment, name).write_text(new[name])
+        for name in students:
+            yield self._graded(assignment, name, failed.get(name), problems[name], unwritten.get(name))
+
+    def _mark(self, assignment, student):
+        """Return the file that says what a student's entries in gradebook and feedback were made from."""
+        return self.root / oracle.CACHE / "written" / assignment / student
+
+    def _is_written(self, assignment, student, digest):
+        mark, pages = self._mark(assignment, student), self.root / "feedback" / student / assignment
+        if not mark.is_file() or mark.read_text() != digest or not pages.is_dir():
+            return False
+        with self.api.gradebook as gradebook, contextlib.suppress(MissingEntry):
+            return bool(gradebook.find_submission(assignment, student).notebooks)
+        return False
+
+    def _write_feedback(self, assignment, pattern, students):
+        """Write the feedback pages of students; return {student: reason} of those for whom that failed."""
+        if len(students) > FEW and quietly(self.api.generate_feedback, assignment, pattern, force=True)["success"]:
+            return {}  # all at once: nbgrader then reads its templates once
+        results = {name: quietly(self.api.generate_feedback, assignment, name, force=True) for name in students}
+        return {name: reason(result) for name, result in results.items() if not result["success"]}
 
     @contextlib.contextmanager
     def _alone(self):
@@ -158,20 +191,26 @@ class Course:
             yield
 
     def _run_ahead(self, assignment, students, confined, jobs):
-        """Yield (student, problem), each when its notebooks' results lie in the cache, where nbgrader finds them."""
+        """Yield (student, problem, digest) when its notebooks' results lie in the cache, where nbgrader finds them.
+
+        The digest is of everything that the student's entry in the gradebook depends on.
+        """
         sources = {path.stem: nbformat.read(path, 4) for path in self.root.glob(f"source/{assignment}/*.ipynb")}
         if not sources:
             raise Problem(f"there is no notebook in {self.root / 'source' / assignment}; run `make release`")
         oracle.seed_of(self.root)
 
         def work(student, box):
-            problems = []
+            problems, parts = [], []
             for name, source in sources.items():
                 path = self.root / "submitted" / student / assignment / f"{name}.ipynb"
                 if path.is_symlink() or path.exists():
                     nb = oracle.sanitised(oracle.read(path), source)
+                    parts.append(oracle.key(nb, source, oracle.seed_of(self.root), confined))
                     problems.append(oracle.cached(self.root, nb, source, confined, lambda: box)["problem"])
-            return student, " ".join(filter(None, problems))
+            timestamp = self.root / "submitted" / student / assignment / "timestamp.txt"
+            parts.append(timestamp.read_text() if timestamp.is_file() else "")
+            return student, " ".join(filter(None, problems)), hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
         try:
             with Sandbox(confined) as box, ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
@@ -196,26 +235,29 @@ class Course:
                 nbformat.write(oracle.read(path), there / path.name)
         return folder
 
-    def _grade_one(self, assignment, student, problem):
+    def _write_grades(self, assignment, student):
+        """Let nbgrader grade a submission, which finds the results in the cache; return nbgrader's result."""
         folder = self._readable(assignment, student)
         try:
             with temp_attrs(self.api.coursedir, submitted_directory=str(folder)):
-                graded = quietly(self.api.autograde, assignment, student, force=True)
+                return quietly(self.api.autograde, assignment, student, force=True)
         finally:
             shutil.rmtree(folder)
-        feedback = graded["success"] and quietly(self.api.generate_feedback, assignment, student, force=True)
+
+    def _graded(self, assignment, student, failed, problem, unwritten):
+        """Return a student's `Graded` from the gradebook; failed and unwritten say why there is no grade, no page."""
         with self.api.gradebook as gradebook:
             try:
                 max_score = gradebook.find_assignment(assignment).max_score
-                if not graded["success"]:
-                    return Graded(student, max_score=max_score, problem=reason(graded))
+                if failed:
+                    return Graded(student, max_score=max_score, problem=failed)
                 submission = gradebook.find_submission(assignment, student)
             except MissingEntry as error:
                 return Graded(student, problem=f"the gradebook lacks an entry: {error}")
             grades = [grade for notebook in submission.notebooks for grade in notebook.grades]
             cells = {grade.name: None if grade.needs_manual_grade else grade.score for grade in grades}
-            if not feedback["success"]:
-                problem = f"{problem} Graded, but without feedback: {reason(feedback)}".strip()
+            if unwritten:
+                problem = f"{problem} Graded, but without feedback: {unwritten}".strip()
             return Graded(student, submission.score, submission.max_score, cells, problem)
 
 

@@ -66,9 +66,8 @@ class GradeOutside(NbGraderPreprocessor):
 
 @lru_cache(maxsize=2)
 def sandbox(confined):
-    """Return this process's sandbox, started when first asked for."""
+    """Return this process's sandbox."""
     made = Sandbox(confined)
-    made.__enter__()
     atexit.register(made.__exit__)
     return made
 

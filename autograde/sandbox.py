@@ -48,14 +48,16 @@ class Limits:
 
 
 class Sandbox:
-    """A warm parent, from which workers are forked; a context manager, safe to use from several threads."""
+    """A warm parent, from which workers are forked; a context manager, safe to use from several threads.
+
+    The parent is started when the first worker is asked for, which raises Unconfined where none can be.
+    """
 
     def __init__(self, confined=True, limits=Limits()):
         self.confined, self.limits = confined, limits
         self._lock, self._number, self._parent = threading.Lock(), 0, None
 
     def __enter__(self):
-        self._start()
         return self
 
     def __exit__(self, *_):
@@ -68,6 +70,8 @@ class Sandbox:
         with self._lock:
             self._number += 1
             number = str(self._number)
+            if self._parent is None:
+                self._start()
             try:
                 self._fork(number, theirs)
             except (OSError, EOFError):  # the parent is gone: out of memory, or killed

@@ -195,6 +195,57 @@ def test_grade_gives_the_same_scores_as_nbgraders_own_command(graded, source, ro
         assert f"{sum(expected.values()):.2f} of 19" in line
 
 
+def test_a_second_run_runs_nothing_and_a_changed_submission_alone(graded, root, tmp_path):
+    copy = tmp_path / "course"
+    shutil.copytree(graded, copy)
+    config = copy / "nbgrader_config.py"
+    config.write_text(config.read_text().replace(str(graded), str(copy)))
+    command = (sys.executable, "-m", "autograde", "grade", SLUG, "--course", str(copy))
+    first = run(*command, cwd=root).splitlines()
+    pages = {path: path.stat().st_mtime_ns for path in copy.glob("feedback/*/*/*.html")}
+    kept = set(copy.glob(".graded/*.json"))
+    assert len(pages) > 3
+    again = run(*command, cwd=root).splitlines()
+    assert [line for line in again if " of 19" in line] == [line for line in first if " of 19" in line]
+    assert {path: path.stat().st_mtime_ns for path in copy.glob("feedback/*/*/*.html")} == pages
+    with Gradebook(f"sqlite:///{copy / 'gradebook.db'}", "recurrence") as gradebook:
+        grade = gradebook.find_grade("memory-reading", SLUG, SLUG, "solved")
+        grade.manual_score, grade.needs_manual_grade = 1.5, False
+        gradebook.db.commit()
+    changed = copy / "submitted" / "solved" / SLUG / f"{SLUG}.ipynb"
+    notebook = nbformat.read(changed, as_version=4)
+    notebook.cells.append(nbformat.v4.new_code_cell("print('one more cell')"))
+    nbformat.write(notebook, changed)
+    run(*command, cwd=root)
+    after = {path: path.stat().st_mtime_ns for path in copy.glob("feedback/*/*/*.html")}
+    assert {path.parts[-3] for path in pages if after[path] != pages[path]} == {"solved"}
+    assert len(set(copy.glob(".graded/*.json")) - kept) == 1
+    with Gradebook(f"sqlite:///{copy / 'gradebook.db'}", "recurrence") as gradebook:
+        grade = gradebook.find_grade("memory-reading", SLUG, SLUG, "solved")
+        assert grade.manual_score == 1.5, "what a person gave stays"
+        assert grade.needs_manual_grade, "and is to be looked at again, as nbgrader has it"
+
+
+@pytest.mark.parametrize("seconds", [3, 8])
+def test_a_run_that_was_killed_is_finished_by_the_next_with_the_same_grades(graded, root, tmp_path, seconds):
+    copy = tmp_path / "course"
+    shutil.copytree(graded, copy, ignore=shutil.ignore_patterns(".graded", "autograded", "feedback"))
+    config = copy / "nbgrader_config.py"
+    config.write_text(config.read_text().replace(str(graded), str(copy)))
+    command = [sys.executable, "-m", "autograde", "grade", SLUG, "--course", str(copy)]
+    with subprocess.Popen(command, cwd=root, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
+        time.sleep(seconds)
+        process.kill()
+    run(*command, cwd=root)
+    found = []
+    for course in (copy, graded):
+        with Gradebook(f"sqlite:///{course / 'gradebook.db'}", "recurrence") as gradebook:
+            students = sorted(path.name for path in (copy / "submitted").iterdir())
+            found.append({name: gradebook.find_submission(SLUG, name).score for name in students})
+    assert found[0] == found[1]
+    assert len(list(copy.glob("feedback/*/*/*.html"))) == len(found[0])
+
+
 def test_a_submission_that_cannot_be_read_is_named_and_the_others_are_graded(graded, root, tmp_path):
     copy = tmp_path / "course"
     shutil.copytree(graded, copy)

@@ -163,6 +163,7 @@ def test_no_descriptor_of_the_graders_is_left_but_the_workers_own(box):
 def test_when_the_parent_is_killed_it_is_started_again(needs):
     needs("bwrap")
     with Sandbox(limits=SMALL) as made:
+        assert said(made, "print(2)") == "2\n"
         made._parent.kill()
         made._parent.wait()
         assert said(made, "print(3)") == "3\n"
