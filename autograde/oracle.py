@@ -143,8 +143,11 @@ def _from_course(cell, text):
 
 
 def _without_html(text):
-    """Put a space of no width where a tag would begin, so that it is shown and not obeyed, in code as in prose."""
-    return re.sub(r"<(?=[A-Za-z/!?])", "<\u200b", text)
+    """Put a space of no width where a tag, a character's number or an address that runs code would begin.
+
+    So it is shown and not obeyed, in code as in prose.
+    """
+    return re.sub(r"(?i)<(?=[a-z/!?])|&(?=#|[a-z0-9]+;)|(?:javascript|vbscript|data)(?=[\s\\]*:)", "\\g<0>\u200b", text)
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -68,6 +68,13 @@ def course(tmp_path_factory, built):
     return folder
 
 
+SCRIPT = (
+    "<script>document.body.dataset.forged = 1</script> <img src=x onerror='document.body.dataset.forged = 1'> "
+    "[go](javascript:forged) [go](JavaScript\\:forged) [go](&#106;avascript:forged) [go][1] <svg onload=forged> "
+    "<iframe srcdoc='<script>forged</script>'></iframe>\n\n[1]: javascript:forged"
+)
+
+
 def students_answers(source):
     """{student: {cell id: source}} and what each ought to score."""
     right = {cell.id: cell.source for cell in source.cells if cell.metadata.get("nbgrader", {}).get("solution")}
@@ -85,6 +92,15 @@ def students_answers(source):
             | {"rnn-step": sample.source_of(no_bias, "rnn_step")}
             | {"rnn-sequence": sample.source_of(not_carried, "rnn_forward")},
             full | points(SLUG, {"rnn-step": no_bias, "rnn-sequence": not_carried}),
+        ),
+        "scripted": (
+            right
+            | {
+                "memory-reading": SCRIPT,
+                "rnn-step": f"from IPython.display import HTML, display\n\n{right['rnn-step']}\n\n"
+                f"display(HTML({SCRIPT!r}))\nprint({SCRIPT!r})",
+            },
+            full,
         ),
         "logging": (
             right
@@ -170,6 +186,20 @@ def test_the_feedback_page_carries_the_checks_words_and_reaches_the_student(grad
     home = graded.parent / "mistaken"
     run("nbgrader", "fetch_feedback", SLUG, "--student=mistaken", cwd=home)
     assert list((home / SLUG / "feedback").rglob("*.html"))
+
+
+def test_no_script_of_a_students_runs_on_a_feedback_page(graded, needs):
+    page_of = graded / "feedback" / "scripted" / SLUG / f"{SLUG}.html"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=needs("chromium"), args=["--no-sandbox"])
+        page = browser.new_page()
+        page.goto(page_of.as_uri())
+        page.wait_for_timeout(1000)
+        assert "onerror=" in page.inner_text("body"), "it is shown"
+        assert page.evaluate("document.body.dataset.forged") is None
+        active = page.locator("a[href^='javascript:' i], iframe, [onerror], [onload], svg[onload]")
+        assert active.count() == 0, active.first.evaluate("element => element.outerHTML")
+        browser.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
