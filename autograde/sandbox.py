@@ -23,7 +23,9 @@ ENVIRONMENT = {
     "IPYTHONDIR": "/scratch", "MPLBACKEND": "module://matplotlib_inline.backend_inline", "PYTHONPATH": "/course",
     "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
 }  # fmt: skip
-BEHIND = "import os, sys; os.dup2(int(sys.argv[1]), 3); os.execvp(sys.argv[2], sys.argv[2:])"  # descriptor 3 in all
+# Moves the parent's end of its socket to descriptor 3, and leaves no second one open: a child's code would find it.
+BEHIND = "import os, sys; fd = int(sys.argv[1]); fd == 3 or os.dup2(fd, 3); os.set_inheritable(3, True); "
+BEHIND += "fd == 3 or os.close(fd); os.execvp(sys.argv[2], sys.argv[2:])"
 START = 60  # seconds the warm parent may take to import everything
 
 

@@ -83,6 +83,10 @@ def _child(shell, descriptor, report, limits):
             _mount_own_files(int(limits["scratch"]))
             _drop_privileges()
             os.chdir(SCRATCH)
+        nowhere = os.open("/dev/null", os.O_RDWR)
+        for stream in (0, 1, 2):
+            os.dup2(nowhere, stream)
+        os.close(nowhere)
         _limit({name: int(value) for name, value in limits.items()})
         os.setsid()
         status = serve(shell, socket.socket(fileno=descriptor))

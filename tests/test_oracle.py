@@ -42,7 +42,7 @@ RIGHT = {
     "rnn-step": STEP,
     "rnn-sequence": "def rnn_forward(x, h0, *w):\n    h, found = h0, []\n    for t in range(len(x[0])):\n"
     "        h = rnncore.rnn_step(x[:, t], h, *w)\n        found += [h]\n    return np.moveaxis(np.array(found), 0, 1)",
-    "parameter-count": "def count_parameters(D, H, C):\n    return H * (D + H + 1) + C * (H + 1)",
+    "parameter-count": "def count_parameters(D, H, C):\n    return H * (D + H) + H + C * H + C",
 }
 FULL = {"rnn-step-check": 3.0, "rnn-sequence-check": 4.0, "parameter-count-check": 2.0}
 NOTHING = dict.fromkeys(FULL, 0.0)
@@ -60,7 +60,7 @@ def handed_in(answers=(), more=(), first=()):
 @pytest.fixture(scope="module")
 def box(needs):
     needs("bwrap")
-    with Sandbox(limits=Limits(wall=25, cpu=15)) as made:
+    with Sandbox(limits=Limits(wall=12, cpu=8)) as made:
         yield made
 
 
@@ -153,10 +153,6 @@ BEFORE = {
         "import gc, os, socket\nfor thing in gc.get_objects():\n    if isinstance(thing, socket.socket):\n"
         "        thing.sendall(b'\\xff' * 1000)"
     ),
-    "the worker promises much and sends little": (
-        "import gc, socket, struct\nfor thing in gc.get_objects():\n    if isinstance(thing, socket.socket):\n"
-        "        thing.sendall(struct.pack('>QQ', 31_000_000, 0))"
-    ),
     "threads go on": "import threading, time\nthreading.Thread(target=lambda: [time.sleep(.01) for _ in range(10**6)],"
     " daemon=False).start()",
     "signals are ignored": "import signal\nfor s in range(1, 32):\n    try: signal.signal(s, signal.SIG_IGN)\n"
@@ -202,7 +198,20 @@ REFERENCE = {
 def test_code_that_forges_earns_nothing_with_wrong_answers(box, name):
     found = scores(handed_in(WRONG, first=[BEFORE[name]]), box)
     assert found == NOTHING
-    assert scores(handed_in(RIGHT), box) == FULL, "and harms no other submission"
+    with box.worker() as other:
+        assert other.run("1 + 1", 5)["text"].strip() == "2", "and harms no other submission"
+
+
+def test_a_worker_that_promises_much_and_sends_little_is_not_waited_for(needs):
+    needs("bwrap")
+    code = (
+        "import gc, socket, struct\nfor thing in gc.get_objects():\n    if isinstance(thing, socket.socket):\n"
+        "        thing.sendall(struct.pack('>QQ', 31_000_000, 0))"
+    )
+    with Sandbox(limits=Limits(wall=4)) as hasty:
+        result = graded(handed_in(WRONG, first=[code]), hasty)
+    assert {name: verdict.score for name, verdict in result.verdicts.items()} == NOTHING
+    assert "ran for too long" in result.problem
 
 
 @pytest.mark.parametrize("name", OBJECTS)
