@@ -34,6 +34,18 @@ def needs():
     return path_of
 
 
+@pytest.fixture(scope="session")
+def browser(needs):
+    """A headless Chromium, the system's own; one for all tests, since Playwright cannot be started twice."""
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415, slow, and few tests need it
+
+    program = needs("chromium")
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
     """In CI a test that is left out has failed."""

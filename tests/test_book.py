@@ -14,7 +14,6 @@ import nbformat
 import pytest
 import yaml
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import sync_playwright
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
@@ -67,16 +66,6 @@ def build(root):
     printed = re.sub(r"\x1b\[[\d;]*m", "", done.stdout + done.stderr)
     assert done.returncode == 0, printed
     return printed
-
-
-@pytest.fixture(scope="session")
-def browser(needs):
-    """Return a headless Chromium, the system's own."""
-    needs("chromium")
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture

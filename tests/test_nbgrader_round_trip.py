@@ -18,7 +18,6 @@ import pytest
 import requests
 from axe_playwright_python.sync_playwright import Axe
 from nbgrader.api import Gradebook
-from playwright.sync_api import sync_playwright
 
 from autograde import exercises, sample
 from autograde.check import verdict
@@ -188,32 +187,26 @@ def test_the_feedback_page_carries_the_checks_words_and_reaches_the_student(grad
     assert list((home / SLUG / "feedback").rglob("*.html"))
 
 
-def test_no_script_of_a_students_runs_on_a_feedback_page(graded, needs):
-    page_of = graded / "feedback" / "scripted" / SLUG / f"{SLUG}.html"
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=needs("chromium"), args=["--no-sandbox"])
-        page = browser.new_page()
-        page.goto(page_of.as_uri())
-        page.wait_for_timeout(1000)
-        assert "onerror=" in page.inner_text("body"), "it is shown"
-        assert page.evaluate("document.body.dataset.forged") is None
-        active = page.locator("a[href^='javascript:' i], iframe, [onerror], [onload], svg[onload]")
-        assert active.count() == 0, active.first.evaluate("element => element.outerHTML")
-        browser.close()
+def test_no_script_of_a_students_runs_on_a_feedback_page(graded, browser):
+    page = browser.new_page()
+    page.goto((graded / "feedback" / "scripted" / SLUG / f"{SLUG}.html").as_uri())
+    page.wait_for_timeout(1000)
+    assert "onerror=" in page.inner_text("body"), "it is shown"
+    assert page.evaluate("document.body.dataset.forged") is None
+    active = page.locator("a[href^='javascript:' i], iframe, [onerror], [onload], svg[onload]")
+    assert active.count() == 0, active.first.evaluate("element => element.outerHTML")
+    page.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_no_barrier_in_the_checks_words_on_a_feedback_page(graded, needs, scheme):
-    page_of = graded / "feedback" / "mistaken" / SLUG / f"{SLUG}.html"
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=needs("chromium"), args=["--no-sandbox"])
-        page = browser.new_page(color_scheme=scheme)
-        page.goto(page_of.as_uri())
-        assert page.locator(".recurrence-check").count() == len(exercises.load(SLUG)) - 2
-        found = Axe().run(page, context=".recurrence-check", options={"preload": False})
-        assert [rule["id"] for rule in found.response["violations"]] == []
-        assert len(found.response["passes"]) > 3, "there is something to look at"
-        browser.close()
+def test_axe_finds_no_barrier_in_the_checks_words_on_a_feedback_page(graded, browser, scheme):
+    page = browser.new_page(color_scheme=scheme)
+    page.goto((graded / "feedback" / "mistaken" / SLUG / f"{SLUG}.html").as_uri())
+    assert page.locator(".recurrence-check").count() == len(exercises.load(SLUG)) - 2
+    found = Axe().run(page, context=".recurrence-check", options={"preload": False})
+    assert [rule["id"] for rule in found.response["violations"]] == []
+    assert len(found.response["passes"]) > 3, "there is something to look at"
+    page.close()
 
 
 def test_grade_gives_the_same_scores_as_nbgraders_own_command(graded, source, root, tmp_path):
