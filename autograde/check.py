@@ -39,12 +39,8 @@ def verdict(exercise, answer, seed=PUBLIC_SEED, seconds=SECONDS, trusted=False):
     with captured() as printed:
         forbidden = () if trusted else exercise.forbidden
         found = attempts(exercise.probe, answer, exercise.draw(seed), forbidden, seconds)
-    try:
-        with captured():  # a misconception may warn
-            return judge(exercise, found, seed, printed.getvalue())
-    except Exception as error:  # a result made to confuse; a student is not to read our traceback
-        refusal = f"The check could not judge what came back ({type(error).__name__}). Return a plain result."
-        return Verdict(exercise.id, exercise.points, refusal=refusal, printed=printed.getvalue())
+    with captured():  # a misconception may warn
+        return judge(exercise, found, seed, printed.getvalue())
 
 
 def _find(exercise_id):

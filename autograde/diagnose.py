@@ -21,6 +21,14 @@ def expect(exercise, seed=PUBLIC_SEED):
 
 def judge(exercise, found, seed=PUBLIC_SEED, printed=""):
     """Return the `Verdict` on the attempts of an answer: `attempts` of the exercise's cases for this seed."""
+    try:
+        return _judge(exercise, found, seed, printed)
+    except Exception as error:  # a result made to confuse; a student is not to read our traceback
+        refusal = f"The check could not judge what came back ({type(error).__name__}). Return a plain result."
+        return Verdict(exercise.id, exercise.points, refusal=refusal, printed=printed)
+
+
+def _judge(exercise, found, seed, printed):
 
     def verdict(**rest):
         return Verdict(exercise.id, exercise.points, printed=printed, **rest)

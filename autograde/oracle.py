@@ -260,19 +260,14 @@ def _refused(check, reason):
 def _judged(worker, check, errors, seed):
     """Let a worker run an answer on the exercise's cases, one at a time, and judge what comes."""
     exercise = check.exercise
-    with worker.probing(check.answer, exercise.probe.__name__, exercise.forbidden, SECONDS) as (wrong, ask):
-        if wrong:
-            raised = errors.get(exercise.id)
-            why = f" Its cell raised {raised}" if raised else " Is its cell still there?"
-            missing = f"There is no {check.answer} here." + why
-            return _refused(check, missing if "missing" in wrong else f"{check.answer} is no function.")
-        cases = exercise.draw(seed)
-        found = [_attempt(ask(case.arguments), case) for case in (*cases, *cases[:1])]
-        printed = str(worker.end_of_cases()["printed"])
-    try:
-        return judge(exercise, found, seed, printed)
-    except Exception as error:  # a result made to confuse
-        return _refused(check, f"What came back could not be judged ({type(error).__name__}).")
+    if wrong := worker.probe(check.answer, exercise.probe.__name__, exercise.forbidden, SECONDS):
+        raised = errors.get(exercise.id)
+        why = f" Its cell raised {raised}" if raised else " Is its cell still there?"
+        missing = f"There is no {check.answer} here." + why
+        return _refused(check, missing if "missing" in wrong else f"{check.answer} is no function.")
+    cases = exercise.draw(seed)
+    found = [_attempt(worker.ask(case.arguments), case) for case in (*cases, *cases[:1])]
+    return judge(exercise, found, seed, str(worker.end_of_cases()["printed"]))
 
 
 def _attempt(claim, case):

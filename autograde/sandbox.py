@@ -23,9 +23,6 @@ ENVIRONMENT = {
     "IPYTHONDIR": "/scratch", "MPLBACKEND": "module://matplotlib_inline.backend_inline", "PYTHONPATH": "/course",
     "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
 }  # fmt: skip
-# Moves the parent's end of its socket to descriptor 3, and leaves no second one open: a child's code would find it.
-BEHIND = "import os, sys; fd = int(sys.argv[1]); fd == 3 or os.dup2(fd, 3); os.set_inheritable(3, True); "
-BEHIND += "fd == 3 or os.close(fd); os.execvp(sys.argv[2], sys.argv[2:])"
 START = 60  # seconds the warm parent may take to import everything
 
 
@@ -69,24 +66,23 @@ class Sandbox:
     def worker(self):
         """Yield a `Worker`, a new process that no other notebook has used or will use; it is killed afterwards."""
         ours, theirs = socket.socketpair()
-        with self._lock:
-            self._number += 1
-            number = str(self._number)
-            if self._parent is None:
-                self._start()
+        with ours:
+            with theirs, self._lock:
+                self._number += 1
+                number = str(self._number)
+                if self._parent is None:
+                    self._start()
+                try:
+                    self._fork(number, theirs)
+                except (OSError, EOFError):  # the parent is gone: out of memory, or killed
+                    self._stop()
+                    self._start()
+                    self._fork(number, theirs)
             try:
-                self._fork(number, theirs)
-            except (OSError, EOFError):  # the parent is gone: out of memory, or killed
-                self._stop()
-                self._start()
-                self._fork(number, theirs)
-        theirs.close()
-        try:
-            yield Worker(ours, time.monotonic() + self.limits.wall)
-        finally:
-            ours.close()
-            with self._lock, contextlib.suppress(OSError):
-                self._control.sendall(f"kill {number}".encode())
+                yield Worker(ours, time.monotonic() + self.limits.wall)
+            finally:
+                with self._lock, contextlib.suppress(OSError):
+                    self._control.sendall(f"kill {number}".encode())
 
     def _fork(self, number, theirs):
         limits = asdict(self.limits) | {"confined": int(self.confined)}
@@ -99,13 +95,12 @@ class Sandbox:
         self._folder = tempfile.TemporaryDirectory(prefix="worker-")
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         log = (Path(self._folder.name) / "log").open("wb+")
-        command = [sys.executable, "-m", "autograde.worker"]
+        command = [sys.executable, "-m", "autograde.worker", str(theirs.fileno())]
         environment = {**os.environ, **{name: ENVIRONMENT[name] for name in ("MPLBACKEND", "OMP_NUM_THREADS")}}
         if self.confined:
             command, environment = [*bubblewrap(), *command], {"PATH": os.environ.get("PATH", os.defpath)}
         self._parent = subprocess.Popen(
-            [sys.executable, "-c", BEHIND, str(theirs.fileno()), *command], env=environment, stdin=subprocess.DEVNULL,
-            stdout=log, stderr=log, pass_fds=[theirs.fileno()],
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[theirs.fileno()],
         )  # fmt: skip
         theirs.close()
         ours.settimeout(START)
@@ -146,20 +141,18 @@ class Worker:
         self._send({"cell": cell, "seconds": seconds, "figures": figures})
         return self._receive()
 
-    @contextlib.contextmanager
-    def probing(self, answer, probe, forbidden, seconds):
-        """Yield (what is wrong with the answer itself, or {}; a function from a case's arguments to what came)."""
+    def probe(self, answer, probe, forbidden, seconds):
+        """Begin to try an answer, by its name; return what is wrong with the answer itself, or {}."""
         self._send({"answer": answer, "probe": probe, "forbidden": list(forbidden), "seconds": seconds})
-        wrong = self._receive()
+        return self._receive()
 
-        def ask(arguments):
-            self._send(dict(arguments))
-            return self._receive()
-
-        yield wrong, ask
+    def ask(self, arguments):
+        """Run the answer on one case; return what came, as the fields of an `Attempt`."""
+        self._send(dict(arguments))
+        return self._receive()
 
     def end_of_cases(self):
-        """Say that no case follows; return what the answer printed."""
+        """Say that no case follows; return {"printed": what the answer printed}."""
         self._send(None)
         return self._receive()
 

@@ -8,16 +8,30 @@ import contextlib
 import ctypes
 import gc
 import io
+import linecache
 import os
 import random
 import resource
 import signal
 import socket
 import sys
+import traceback
 import types
+from dataclasses import asdict
+
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
+from matplotlib_inline.backend_inline import flush_figures
+from traitlets.config import Config
+
+from autograde import guard, probes, wire
+from autograde.attempt import attempting, captured
+from autograde.compare import describe
 
 SCRATCH = "/scratch"  # the only place a child can write to
-CONTROL = 3  # the descriptor on which the parent is told what to do
 TEXT_LIMIT, IMAGE_LIMIT = 20_000, 1_500_000  # what is kept of one cell's outputs: characters, bytes of base64
 NOBODY = 65534
 
@@ -27,8 +41,8 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 1, 4, 38
 
 
 def main():
-    """Import what notebooks import, then fork a child for every request."""
-    control = socket.socket(fileno=CONTROL)
+    """Fork a child for every request; all that notebooks import is imported by now."""
+    control = socket.socket(fileno=int(sys.argv[1]))  # on which it is told what to do
     shell = _shell()
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -83,17 +97,15 @@ def _child(shell, descriptor, report, limits):
             _mount_own_files(int(limits["scratch"]))
             _drop_privileges()
             os.chdir(SCRATCH)
+        _limit({name: int(value) for name, value in limits.items()})
+        os.setsid()
         nowhere = os.open("/dev/null", os.O_RDWR)
         for stream in (0, 1, 2):
             os.dup2(nowhere, stream)
         os.close(nowhere)
-        _limit({name: int(value) for name, value in limits.items()})
-        os.setsid()
         status = serve(shell, socket.socket(fileno=descriptor))
     except BaseException:
-        import traceback  # noqa: PLC0415
-
-        os.write(2, traceback.format_exc().encode())  # to the grader's log: nothing of a student's has run
+        os.write(2, traceback.format_exc().encode())  # to the grader's log, while nothing of a student's has run
     finally:
         os._exit(status)
 
@@ -151,18 +163,8 @@ def _limit(limits):
 
 
 def _shell():
-    """Return an IPython shell like a notebook's, with everything imported that notebooks import."""
-    import numpy as np  # noqa: F401, PLC0415
-    import torch  # noqa: PLC0415
-
+    """Return an IPython shell like a notebook's."""
     torch.set_num_threads(1)
-    import matplotlib.pyplot as plt  # noqa: PLC0415
-    import torch.nn.utils.rnn  # noqa: PLC0415
-    from IPython.core.interactiveshell import InteractiveShell  # noqa: PLC0415
-    from matplotlib_inline.backend_inline import flush_figures  # noqa: PLC0415
-    from traitlets.config import Config  # noqa: PLC0415
-
-    from autograde import attempt, probes, wire  # noqa: F401, PLC0415
 
     class Shell(InteractiveShell):
         def enable_gui(self, gui=None):
@@ -186,11 +188,6 @@ def _shell():
 
 def serve(shell, grader):
     """Do what the grader asks, until it asks no more."""
-    import numpy as np  # noqa: PLC0415
-    import torch  # noqa: PLC0415
-
-    from autograde import wire  # noqa: PLC0415
-
     np.random.seed(random.randrange(2**32))  # no two children are to draw the same
     torch.seed()
     while True:
@@ -209,8 +206,6 @@ def serve(shell, grader):
 
 def _provide(name, text):
     """Make a module of a text, which no file need hold."""
-    import linecache  # noqa: PLC0415
-
     path = f"/course/{name}.py"
     module = types.ModuleType(name)
     module.__file__ = path
@@ -221,12 +216,6 @@ def _provide(name, text):
 
 def _run_cell(shell, cell, seconds, figures):
     """Run a cell; return what it showed, bounded; figures are drawn, which takes long, if they are wanted."""
-    import matplotlib.pyplot as plt  # noqa: PLC0415
-    from IPython.utils.capture import capture_output  # noqa: PLC0415
-    from matplotlib_inline.backend_inline import flush_figures  # noqa: PLC0415
-
-    from autograde import guard  # noqa: PLC0415
-
     shell.displayhook.quiet = cell.rstrip().endswith(";").__bool__  # IPython looks into a history, which we do not keep
     shell.display_formatter.active_types = ["text/plain", "image/png"] if figures else ["text/plain"]
     with capture_output() as shown, guard.time_limit(seconds) as clock, clock:
@@ -245,12 +234,6 @@ def _run_cell(shell, cell, seconds, figures):
 
 def _probe(shell, grader, answer, probe, forbidden, seconds):
     """Run an answer on the cases that the grader sends, one at a time, until it sends None."""
-    from dataclasses import asdict  # noqa: PLC0415
-
-    from autograde import probes, wire  # noqa: PLC0415
-    from autograde.attempt import attempting, captured  # noqa: PLC0415
-    from autograde.compare import describe  # noqa: PLC0415
-
     found = shell.user_ns.get(answer)
     if not callable(found):
         wire.send(grader, {"not callable": describe(found)} if answer in shell.user_ns else {"missing": answer})
