@@ -22,7 +22,7 @@ from sqlalchemy.exc import SAWarning
 from tqdm import tqdm
 from traitlets.config import PyFileConfigLoader
 
-from autograde import oracle
+from autograde import notebook, oracle
 from autograde.sandbox import Sandbox, Unconfined
 
 FEW = 3  # students whose feedback pages are written one by one
@@ -205,9 +205,10 @@ class Course:
             for name, source in sources.items():
                 path = self.root / "submitted" / student / assignment / f"{name}.ipynb"
                 if path.is_symlink() or path.exists():
-                    nb = oracle.sanitised(oracle.read(path), source)
-                    parts.append(oracle.key(nb, source, oracle.seed_of(self.root), confined))
-                    problems.append(oracle.cached(self.root, nb, source, confined, lambda: box)["problem"])
+                    nb = notebook.sanitised(notebook.read(path), source)
+                    result = oracle.cached(self.root, nb, source, confined, lambda: box)
+                    problems.append(result["problem"])
+                    parts.append(result["digest"])
             timestamp = self.root / "submitted" / student / assignment / "timestamp.txt"
             parts.append(timestamp.read_text() if timestamp.is_file() else "")
             return student, " ".join(filter(None, problems)), hashlib.sha256("\0".join(parts).encode()).hexdigest()
@@ -232,7 +233,7 @@ class Course:
             if path.name in ("timestamp.txt", "submission_secret.txt") and path.is_file() and not path.is_symlink():
                 shutil.copy(path, there)
             elif path.suffix == ".ipynb":
-                nbformat.write(oracle.read(path), there / path.name)
+                nbformat.write(notebook.read(path), there / path.name)
         return folder
 
     def _write_grades(self, assignment, student):
@@ -254,7 +255,7 @@ class Course:
                 submission = gradebook.find_submission(assignment, student)
             except MissingEntry as error:
                 return Graded(student, problem=f"the gradebook lacks an entry: {error}")
-            grades = [grade for notebook in submission.notebooks for grade in notebook.grades]
+            grades = [grade for part in submission.notebooks for grade in part.grades]
             cells = {grade.name: None if grade.needs_manual_grade else grade.score for grade in grades}
             if unwritten:
                 problem = f"{problem} Graded, but without feedback: {unwritten}".strip()

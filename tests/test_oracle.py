@@ -8,7 +8,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_raw_cell
 
-from autograde import exercises, oracle
+from autograde import exercises, grader, notebook, oracle
 from autograde.sandbox import Limits, Sandbox
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -65,7 +65,7 @@ def box(needs):
 
 
 def graded(nb, box):
-    return oracle.grade(oracle.sanitised(nb, COURSE), COURSE, box, SEED)
+    return grader.grade(notebook.sanitised(nb, COURSE), COURSE, box, SEED)
 
 
 def scores(nb, box):
@@ -291,8 +291,8 @@ CHANGES = [drop_checks, edit_checks, skip_checks, duplicate_checks, make_checks_
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 def test_a_tampered_notebook_is_graded_as_the_course_made_it(box, change):
     nb = tampered(change)
-    clean = oracle.sanitised(nb, COURSE)
-    result = oracle.grade(clean, COURSE, box, SEED)
+    clean = notebook.sanitised(nb, COURSE)
+    result = grader.grade(clean, COURSE, box, SEED)
     assert {name: verdict.score for name, verdict in result.verdicts.items()} == NOTHING
     graded_cells = [c.metadata.nbgrader.grade_id for c in clean.cells if "nbgrader" in c.metadata]
     assert sorted(graded_cells) == sorted(
@@ -314,8 +314,8 @@ def test_sanitising_twice_is_sanitising_once_and_ids_stay_unique():
     nb.cells += [new_raw_cell("<script>1</script>", id="raw"), new_markdown_cell("`a<b` and <b>bold</b> <!-- x -->")]
     for cell in nb.cells[-4:]:
         cell.id = "same"
-    once = oracle.sanitised(nb, COURSE)
-    assert oracle.sanitised(once, COURSE) == once
+    once = notebook.sanitised(nb, COURSE)
+    assert notebook.sanitised(once, COURSE) == once
     assert len({cell.id for cell in once.cells}) == len(once.cells)
     assert not any("<script" in cell.source or "<b>" in cell.source or "<!--" in cell.source for cell in once.cells)
     nbformat.validate(once)
@@ -334,7 +334,7 @@ def test_sanitising_twice_is_sanitising_once_and_ids_stay_unique():
 def test_what_is_no_notebook_earns_nothing_and_says_why(box, tmp_path, content, reason):
     path = tmp_path / "x.ipynb"
     path.write_bytes(content)
-    result = graded(oracle.read(path), box)
+    result = graded(notebook.read(path), box)
     assert {name: verdict.score for name, verdict in result.verdicts.items()} == NOTHING
     assert "could not be read" in str(result.verdicts["rnn-step-check"])
     assert reason in result.problem
@@ -345,7 +345,7 @@ def test_a_link_to_anothers_notebook_is_not_followed(tmp_path):
     other = tmp_path / "other.ipynb"
     nbformat.write(handed_in(RIGHT), other)
     (tmp_path / "mine.ipynb").symlink_to(other)
-    assert "link" in oracle.read(tmp_path / "mine.ipynb").metadata["unreadable"]
+    assert "link" in notebook.read(tmp_path / "mine.ipynb").metadata["unreadable"]
 
 
 # What is kept.
@@ -353,13 +353,13 @@ def test_a_link_to_anothers_notebook_is_not_followed(tmp_path):
 
 def test_a_result_is_computed_once_and_again_when_anything_changed(tmp_path, box, monkeypatch):
     count = []
-    real = oracle.grade
+    real = grader.grade
     monkeypatch.setattr(oracle, "grade", lambda *a: (count.append(1), real(*a))[1])
-    clean = oracle.sanitised(handed_in(RIGHT), COURSE)
+    clean = notebook.sanitised(handed_in(RIGHT), COURSE)
     first = oracle.cached(tmp_path, clean, COURSE, True, lambda: box)
     assert oracle.cached(tmp_path, clean, COURSE, True, lambda: box) == first
     assert len(count) == 1
-    oracle.cached(tmp_path, oracle.sanitised(handed_in(WRONG), COURSE), COURSE, True, lambda: box)
+    oracle.cached(tmp_path, notebook.sanitised(handed_in(WRONG), COURSE), COURSE, True, lambda: box)
     assert len(count) == 2
     for path in (tmp_path / oracle.CACHE).glob("*.json"):
         path.write_text(path.read_text()[:50])  # half a file, as a machine that stopped may leave it
@@ -375,9 +375,9 @@ def test_the_seed_is_drawn_once_and_is_the_owners_alone(tmp_path):
 
 
 def test_what_a_worker_may_hold_of_rnncore():
-    assert oracle.part_of_rnncore(None) == (ROOT / "rnncore.py").read_text()
-    step = oracle.part_of_rnncore(("rnn_step",))
+    assert grader.part_of_rnncore(None) == (ROOT / "rnncore.py").read_text()
+    step = grader.part_of_rnncore(("rnn_step",))
     assert "def rnn_step(" in step
     assert "def rnn_forward(" not in step
     assert "class RNN" not in step
-    assert "def rnn_step(" not in oracle.part_of_rnncore(())
+    assert "def rnn_step(" not in grader.part_of_rnncore(())

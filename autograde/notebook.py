@@ -1,0 +1,103 @@
+"""What grading makes of a student's notebook: their text, in the cells as the course made them."""
+
+import re
+
+import nbformat
+from nbformat.v4 import new_code_cell, new_markdown_cell
+
+LIMIT = 50 * 10**6  # bytes
+
+
+def unreadable(reason):
+    """Return a notebook that stands for one which cannot be read."""
+    return nbformat.v4.new_notebook(metadata={"unreadable": reason})
+
+
+def read(path):
+    """Return a student's notebook, whatever lies at the path: `unreadable`, with the reason, if it is none."""
+    if path.is_symlink() or not path.is_file():
+        return unreadable("it is a link to another file" if path.is_symlink() else "it is no file")
+    if path.stat().st_size > LIMIT:
+        return unreadable(f"it has more than {LIMIT // 10**6} MB")
+    try:
+        nb = nbformat.reads(path.read_text("utf-8"), as_version=4)
+        nbformat.validate(nb)
+    except Exception as error:  # whatever a file may hold
+        return unreadable(f"it is not a notebook ({type(error).__name__}: {str(error).splitlines()[0][:200]})")
+    return nb
+
+
+def sanitised(nb, source):
+    """Return a new notebook: the student's text, with the metadata and the locked cells of the course's notebook.
+
+    A graded cell that is missing is added, empty if it is for an answer; a second one with the same name is an ordinary
+    cell. HTML in a student's text is shown, not obeyed.
+    """
+    known = {cell.metadata.nbgrader.grade_id: cell for cell in source.cells if "nbgrader" in cell.metadata}
+    demos = {cell.id: cell.source for cell in source.cells if "demo" in cell.metadata.get("tags", [])}
+    given = {cell.source for cell in source.cells if cell.cell_type == "markdown"}
+    cells, seen, ids = [], set(), set()
+    for cell in nb.cells:
+        name = grade_id(cell)
+        if name in known and name not in seen:
+            seen.add(name)
+            cells.append(_from_course(known[name], cell.source))
+            checksum = cell.metadata.nbgrader.get("checksum")  # nbgrader's: whether an answer was touched at all
+            if isinstance(checksum, str):
+                cells[-1].metadata["nbgrader"]["checksum"] = checksum
+        else:
+            text = str(cell.source)
+            if cell.cell_type == "code":
+                cells.append(new_code_cell(text))
+                if demos.get(cell.get("id")) == text:
+                    cells[-1].metadata["tags"] = ["demo"]
+            else:
+                cells.append(new_markdown_cell(text if text in given else _without_html(text)))
+        wanted = known[name].id if name in known and name not in ids else cell.get("id")
+        if isinstance(wanted, str) and wanted not in ids and re.fullmatch(r"[a-zA-Z0-9-_]{1,64}", wanted):
+            cells[-1]["id"] = wanted
+        ids.add(cells[-1]["id"])
+    cells += [_from_course(cell, "") for name, cell in known.items() if name not in seen]
+    metadata = {name: source.metadata[name] for name in ("kernelspec", "language_info") if name in source.metadata}
+    clean = nbformat.v4.new_notebook(cells=cells, metadata=metadata)
+    if reason := nb.metadata.get("unreadable"):
+        clean.metadata["unreadable"] = str(reason)[:1000]
+    return clean
+
+
+def grade_id(cell):
+    """Return the name that nbgrader knows a cell by, or None."""
+    about = cell.metadata.get("nbgrader")
+    name = about.get("grade_id") if isinstance(about, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def _from_course(cell, text):
+    """Return the course's cell, with a student's text unless it is locked."""
+    about = cell.metadata.nbgrader
+    text = cell.source if about.get("locked") else str(text)
+    if cell.cell_type == "code":
+        made = new_code_cell(text)
+    else:
+        made = new_markdown_cell(text if about.get("locked") else _without_html(text))
+    made.id, made.metadata["nbgrader"] = cell.id, dict(about)
+    return made
+
+
+def _without_html(text):
+    """Put a space of no width where a tag, a character's number or an address that runs code would begin.
+
+    So it is shown and not obeyed, in code as in prose.
+    """
+    return re.sub(r"(?i)<(?=[a-z/!?])|&(?=#|[a-z0-9]+;)|(?:javascript|vbscript|data)(?=[\s\\]*:)", "\\g<0>\u200b", text)
+
+
+def is_test(cell):
+    """Whether a cell is a test that gives points: an exercise's check, or an instructor's own assertions."""
+    about = cell.metadata.get("nbgrader", {})
+    return cell.cell_type == "code" and bool(about.get("grade") and about.get("locked"))
+
+
+def runs(cell):
+    """Whether grading runs a cell: code, and not a demo, which no answer needs."""
+    return cell.cell_type == "code" and "demo" not in cell.metadata.get("tags", [])
