@@ -8,15 +8,15 @@ RUN      := PATH="$(CURDIR)/.venv/bin:$$PATH"
 # A student's edition has no manuscripts, so there is nothing to release, nor a class to grade.
 EDITION  := $(if $(wildcard solutions/*.md),full,student)
 FULL     := test $(EDITION) = full || { echo 'This is the student edition: it has no manuscripts to do this from.' >&2; exit 2; }
-ifeq ($(filter grade,$(MAKECMDGOALS))$(ASSIGNMENT),grade)
-$(error say which assignment, as in: make grade ASSIGNMENT=01_forward)
+ifneq ($(and $(filter grade report,$(MAKECMDGOALS)),$(if $(ASSIGNMENT),,none)),)
+$(error say which assignment, as in: make $(filter grade report,$(MAKECMDGOALS)) ASSIGNMENT=01_forward)
 endif
 # Two ideas of where Python is would mix two installations; more threads only slow small networks down.
 unexport PYTHONHOME PYTHONPATH
 export OMP_NUM_THREADS := 1
 
 .NOTPARALLEL:
-.PHONY: all setup chapters book sample test release grade lab serve bench pictures clean help
+.PHONY: all setup chapters book sample test release grade report lab serve bench pictures clean help
 
 all: book $(if $(filter full,$(EDITION)),sample)  ## everything: environment, notebooks, book, a graded sample course
 	@echo
@@ -56,6 +56,9 @@ release: chapters  ## course/: the chapters (or ASSIGNMENT=01_forward) released 
 grade: setup  ## grade what your class handed in: ASSIGNMENT=01_forward [STUDENT='a*'] [NO_SANDBOX=1] [COURSE=folder]
 	@$(RUN) python -m autograde grade '$(ASSIGNMENT)' --course '$(or $(COURSE),course)' \
 	    $(if $(STUDENT),--student '$(STUDENT)') $(if $(NO_SANDBOX),--no-sandbox)
+
+report: setup  ## a page about the class, with plots: ASSIGNMENT=01_forward [COURSE=folder]
+	@$(RUN) python -m autograde report '$(ASSIGNMENT)' --course '$(or $(COURSE),course)'
 
 lab: setup  ## JupyterLab here, or in COURSE=folder; OPTIONS='--no-browser' and the like are handed to it
 	@test -d '$(or $(COURSE),.)' || { echo 'There is no folder $(COURSE) here: make release makes course, make sample makes _build/sample.' >&2; exit 2; }

@@ -1,12 +1,14 @@
-"""The command line of the grading: `python -m autograde release | grade | sample`."""
+"""The command line of the grading: `python -m autograde release | grade | report | sample`."""
 
 import sys
+from collections import Counter
 
 import click
 
 from autograde import classroom, exercises, sample
-from autograde.classroom import Course, Problem
+from autograde.course import Course, Problem
 from autograde.release import ROOT, release
+from autograde.report import report
 
 COURSE = click.option(
     "--course", default="course", show_default=True, type=click.Path(file_okay=False), help="The course directory."
@@ -62,14 +64,46 @@ def grade(assignment, course, student, jobs, no_sandbox):
     if no_sandbox:
         click.secho("grade: no confinement: students' code runs as you, with your files in reach", fg="red", err=True)
     with refusing():
-        results = sorted(open_course(course).grade(assignment, student, not no_sandbox, jobs), key=lambda g: g.student)
+        results = classroom.grade(open_course(course), assignment, student, not no_sandbox, jobs)
     width = max(len(result.student) for result in results)
     for result in results:
         note = result.problem or ("a person still grades part of it" if result.still_manual else "")
-        click.echo(f"{result.student:{width}}  {result.score:6.2f} of {result.max_score:g}  {note}")
-    failed = [result.student for result in results if result.problem]
-    click.echo(f"grade: {len(results)} graded, {len(failed)} could not be read or run")
-    sys.exit(1 if failed else 0)
+        click.echo(f"{result.student:{width}}  {result.score:6.2f} of {result.max_score:g}  {note}".rstrip())
+    click.echo(f"grade: {summary(results)}")
+    sys.exit(1 if any(result.problem for result in results) else 0)
+
+
+def summary(results):
+    """Return the counts of a run in one line; only the first two when there is nothing else to say."""
+    kinds = Counter(kind for result in results for kind in {v["kind"] for v in result.verdicts.values()})
+    counts = {
+        "ran out of time": kinds["OutOfTime"],
+        "used what an exercise forbids": kinds["Forbidden"],
+        "wait for a person": sum(result.still_manual for result in results),
+    }
+    failed = sum(bool(result.problem) for result in results)
+    return ", ".join([
+        f"{len(results)} graded, {failed} could not be read or run",
+        *(f"{count} {text}" for text, count in counts.items() if count),
+    ])  # fmt: skip
+
+
+@main.command("report")
+@click.argument("assignment")
+@COURSE
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False),
+    help="The page.  [default: reports/ASSIGNMENT.html in the course]",
+)
+def report_command(assignment, course, out):
+    """Write a page about what was graded of ASSIGNMENT: scores, misconceptions, failures, time, answers alike.
+
+    The page is one file with plots. It holds students' names and runs no script.
+    """
+    with refusing():
+        path = report(open_course(course), assignment, out)
+    click.echo(f"report: {path}")
 
 
 @main.command("sample")
@@ -100,7 +134,7 @@ def table(names, students):
 def open_course(folder):
     """Return the course in a folder; refuse one that is not there, rather than begin it."""
     course = click.Path(exists=True, file_okay=False).convert(folder, None, None)
-    return classroom.Course(course)
+    return Course(course)
 
 
 class refusing:

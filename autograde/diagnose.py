@@ -25,7 +25,7 @@ def judge(exercise, found, seed=PUBLIC_SEED, printed=""):
         return _judge(exercise, found, seed, printed)
     except Exception as error:  # a result made to confuse; a student is not to read our traceback
         refusal = f"The check could not judge what came back ({type(error).__name__}). Return a plain result."
-        return Verdict(exercise.id, exercise.points, refusal=refusal, printed=printed)
+        return Verdict(exercise.id, exercise.points, refusal=refusal, printed=printed, kind=type(error).__name__)
 
 
 def _judge(exercise, found, seed, printed):
@@ -34,9 +34,9 @@ def _judge(exercise, found, seed, printed):
         return Verdict(exercise.id, exercise.points, printed=printed, **rest)
 
     if found[0].kind == "unwritten":
-        return verdict(refusal=NOT_WRITTEN)
+        return verdict(refusal=NOT_WRITTEN, kind="unwritten")
     if found[0].kind == "Forbidden":
-        return verdict(refusal=found[0].problem, notes=_notes(("Here:", "", found[0].details)))
+        return verdict(refusal=found[0].problem, notes=_notes(("Here:", "", found[0].details)), kind="Forbidden")
     cases, expected = exercise.draw(seed), _expected(exercise, seed)
     *found, repeated = found
     outcomes = [_outcome(exercise, *all_three) for all_three in zip(cases, found, expected, strict=True)]
@@ -56,16 +56,19 @@ def _judge(exercise, found, seed, printed):
     elif changed:
         names = " and ".join(found[changed[0]].changed)
         notes += _notes(("Besides:", f"your code changes {names} in place; whoever called it loses their array.", ()))
+    named = ()
     if any(outcome.problem for outcome in outcomes):
         first = next(k for k, outcome in enumerate(outcomes) if outcome.problem)
+        named = tuple(misconceptions_of(exercise, found, seed))
         notes = [
-            *_names(exercise, found, expected, seed),
+            *_names(exercise, named),
             *terms,
             *_numbers(exercise, cases[first], found[first], expected[first]),
             *_first_step(exercise, cases, found, expected),
             *notes,
         ]
-    return verdict(outcomes=tuple(outcomes), notes=tuple(notes))
+    kind = next((attempt.kind for attempt in (*found, repeated) if attempt.kind), "")
+    return verdict(outcomes=tuple(outcomes), notes=tuple(notes), named=named, kind=kind)
 
 
 def misconceptions_of(exercise, found, seed=PUBLIC_SEED):
@@ -119,7 +122,7 @@ def _difference(exercise, attempt, expected, case=None):
 
 def _outcome(exercise, case, attempt, expected):
     if attempt.kind:
-        return Outcome(case.label, case.counted, attempt.problem, attempt.details, ran=attempt is not NOT_RUN)
+        return Outcome(case.label, case.counted, attempt.problem, attempt.details, ran=attempt.kind != NOT_RUN.kind)
     difference = _difference(exercise, attempt, expected, case)
     return Outcome(case.label, case.counted, _sentence(difference) if difference else "")
 
@@ -213,9 +216,8 @@ def _is(terms):
     return "are" if len(terms) > 1 else "is"
 
 
-def _names(exercise, found, expected, seed):
-    """Name what went wrong, if the results are those of a misconception in every case."""
-    names = misconceptions_of(exercise, found, seed)
+def _names(exercise, names):
+    """Say what went wrong, if the results are those of misconceptions in every case."""
     read = f" Read again: {exercise.section}." if exercise.section else ""
     if not names:
         return _notes(("", read.strip(), ()))

@@ -38,7 +38,8 @@ class Verdict:
     """The result of a check.
 
     As a notebook's output its plain text is the score alone, which is what nbgrader reads; the HTML beside it is what
-    the student reads. `str()` gives the same as text.
+    the student reads. `str()` gives the same as text. `named` has the misconceptions that were recognised, and `kind`
+    what stopped the answer: "unwritten", "missing", "Forbidden", "OutOfTime", an exception's name, "" for nothing.
     """
 
     id: str
@@ -47,6 +48,8 @@ class Verdict:
     refusal: str = ""  # why no case was run
     notes: tuple[Note, ...] = ()
     printed: str = field(default="", repr=False)
+    named: tuple[str, ...] = ()
+    kind: str = ""
 
     @property
     def passed(self):

@@ -3,10 +3,13 @@
 import ast
 import base64
 import binascii
+import marshal
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+
+import numpy as np
 
 from autograde import exercises
 from autograde.attempt import Attempt
@@ -54,7 +57,7 @@ def grade(nb, source, box, seed):
     if reason := nb.metadata.get("unreadable"):
         result.problem = f"not read: {reason}"
         for name, check in checks.items():
-            result.verdicts[name] = _refused(check, f"The notebook could not be read: {reason}")
+            result.verdicts[name] = _refused(check, f"The notebook could not be read: {reason}", "unreadable")
         return result
     kinds = {None: {}}
     for name, check in checks.items():
@@ -105,15 +108,18 @@ def _run(nb, checks, others, provided, box, seed, result):
                     if is_test(cell) and not errors[name]:
                         result.passed.append(name)
     except Died as error:
-        reason = result.problem = str(error)
+        reason, kind = str(error), error.kind
     except (KeyError, TypeError, ValueError, AttributeError) as error:  # the worker's answer is none
-        reason = result.problem = f"The notebook's process answered nonsense ({type(error).__name__})."
+        reason, kind = f"The notebook's process answered nonsense ({type(error).__name__}).", Died.kind
+    else:
+        return
+    result.problem = reason
     for name in checks.keys() - result.verdicts.keys():
-        result.verdicts[name] = _refused(checks[name], reason)
+        result.verdicts[name] = _refused(checks[name], reason, kind)
 
 
-def _refused(check, reason):
-    return Verdict(check.exercise.id, check.exercise.points, refusal=reason)
+def _refused(check, reason, kind):
+    return Verdict(check.exercise.id, check.exercise.points, refusal=reason, kind=kind)
 
 
 def _judged(worker, check, errors, seed):
@@ -123,7 +129,7 @@ def _judged(worker, check, errors, seed):
         raised = errors.get(exercise.id)
         why = f" Its cell raised {raised}" if raised else " Is its cell still there?"
         missing = f"There is no {check.answer} here." + why
-        return _refused(check, missing if "missing" in wrong else f"{check.answer} is no function.")
+        return _refused(check, missing if "missing" in wrong else f"{check.answer} is no function.", "missing")
     cases = exercise.draw(seed)
     found = [_attempt(worker.ask(case.arguments), case) for case in (*cases, *cases[:1])]
     return judge(exercise, found, seed, str(worker.end_of_cases()["printed"]))
@@ -142,8 +148,13 @@ def _attempt(claim, case):
 
 @lru_cache(maxsize=8)
 def modules(provided):
-    """Return {name: source} of the course's modules for a worker: all of rnncore, or the parts that are provided."""
-    return {"rnncore": part_of_rnncore(provided), "rnnplot": (ROOT / "rnnplot.py").read_text("utf-8")}
+    """Return the course's modules for a worker, {name: {"text", "code"}}: all of rnncore, or the parts provided.
+
+    Compiled here, once, and not in every worker, for which it takes as long as most notebooks do.
+    """
+    texts = {"rnncore": part_of_rnncore(provided), "rnnplot": (ROOT / "rnnplot.py").read_text("utf-8")}
+    compiled = {name: marshal.dumps(compile(text, f"/course/{name}.py", "exec")) for name, text in texts.items()}
+    return {name: {"text": text, "code": np.frombuffer(compiled[name], np.uint8)} for name, text in texts.items()}
 
 
 WITHHELD = """

@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 import sys
+import time
 from functools import lru_cache
 from pathlib import Path
 
@@ -82,7 +83,7 @@ def write_outputs(nb, result):
             continue
         cell.outputs, cell.execution_count = [], None
         if verdict := result["verdicts"].get(grade_id(cell)):
-            data = {"text/plain": verdict["score"], "text/html": verdict["html"]}
+            data = {"text/plain": repr(verdict["score"]), "text/html": verdict["html"]}
             cell.outputs = [new_output("execute_result", data=data, execution_count=1)]
             cell.execution_count = 1
         elif is_test(cell) and grade_id(cell) not in result["passed"]:
@@ -92,32 +93,65 @@ def write_outputs(nb, result):
             if "text" in output:
                 cell.outputs.append(new_output("stream", name="stdout", text=output["text"]))
             else:
-                cell.outputs.append(new_output("display_data", data=output))
+                alternative = {"image/png": {"alt": "what this cell drew"}} if "image/png" in output else {}
+                cell.outputs.append(new_output("display_data", data=output, metadata=alternative))
 
 
 def cached(course, nb, source, confined, box):
     """Return the result for a sanitised notebook, from the course's cache, or graded now.
 
-    That is {"verdicts", "outputs", "passed", "problem"}, as in `grader.Result`, and "digest", of all it depends on.
-    box() returns a sandbox, if one is needed.
+    That is {"verdicts", "outputs", "passed", "problem"}, as in `grader.Result`, "digest", of all it depends on, and
+    "seconds", the time it took. box() returns a sandbox, if one is needed.
     """
     seed = seed_of(course)
     digest = key(nb, source, seed, confined)
-    path = course / CACHE / f"{digest}.json"
-    with contextlib.suppress(OSError, ValueError):
-        return json.loads(path.read_text("utf-8"))
+    if found := read(course, digest):
+        return found
+    start = time.perf_counter()
     result = grade(nb, source, box(), seed)
-    verdicts = {
-        name: {"score": repr(v), "html": v._repr_html_(), "text": str(v)} for name, v in result.verdicts.items()
+    found = {
+        "verdicts": {name: _plain(verdict) for name, verdict in result.verdicts.items()},
+        "outputs": {str(place): shown for place, shown in result.outputs.items()},
+        "passed": result.passed,
+        "problem": result.problem,
+        "digest": digest,
+        "seconds": round(time.perf_counter() - start, 3),
     }
-    found = {"verdicts": verdicts, "outputs": {str(place): shown for place, shown in result.outputs.items()}}
-    found |= {"passed": result.passed, "problem": result.problem, "digest": digest}
+    path = _place(course, digest)
     path.parent.mkdir(exist_ok=True)
-    _write(path, json.dumps(found))
+    write(path, json.dumps(found))
     return found
 
 
-def _write(path, text):
+def kept(course, nb, source):
+    """Return what `cached` would return, if it is in the cache, confined or not; else None."""
+    seed = seed_of(course)
+    return read(course, key(nb, source, seed, True)) or read(course, key(nb, source, seed, False))
+
+
+def _plain(verdict):
+    return {
+        "exercise": verdict.id,
+        "points": verdict.points,
+        "score": verdict.score,
+        "html": verdict._repr_html_(),
+        "named": list(verdict.named),
+        "kind": verdict.kind,
+    }
+
+
+def _place(course, digest):
+    return course / CACHE / f"{digest}.json"
+
+
+def read(course, digest):
+    """Return the result that is kept under a digest, or None."""
+    with contextlib.suppress(OSError, ValueError):
+        return json.loads(_place(course, digest).read_text("utf-8"))
+    return None
+
+
+def write(path, text):
     """Write a file whole or not at all."""
     new = path.with_name(f"{path.name}.{os.getpid()}.new")
     new.write_text(text, "utf-8")

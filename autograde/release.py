@@ -6,7 +6,7 @@ from pathlib import Path
 
 import nbformat
 
-from autograde.classroom import Problem
+from autograde.course import Problem
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORD = ".released.json"  # in a course: {slug: the digest of the source notebook written there, and if it is released}

@@ -12,8 +12,8 @@ from pathlib import Path
 import nbformat
 from nbgrader.plugins import CsvExportPlugin
 
-from autograde import exercises, sandbox
-from autograde.classroom import Course, Problem
+from autograde import classroom, exercises, sandbox
+from autograde.course import Course, Problem
 from autograde.release import ROOT, release
 
 MARK = ".sample.json"  # says that a folder is ours to replace, and what it was made from
@@ -50,7 +50,7 @@ def sample(folder, root=ROOT, say=print):
         missing = sandbox.missing()
         if missing:
             say(f"sample: grading without confinement, the class's code being this project's own. {missing}")
-        scores[slug] = {g.student: _score(g) for g in course.grade(slug, confined=not missing)}
+        scores[slug] = {g.student: _score(g) for g in classroom.grade(course, slug, confined=not missing)}
     with course.api.gradebook as gradebook:
         CsvExportPlugin(to=str(folder / "grades.csv")).export(gradebook)
     mark.write_text(json.dumps({"made_from": made_from, "scores": scores}, indent=1) + "\n", encoding="utf-8")

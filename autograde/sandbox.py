@@ -33,6 +33,14 @@ class Unconfined(Exception):
 class Died(Exception):
     """Raised when a student's process is gone, is late, or answers nonsense; the text says it to the student."""
 
+    kind = "Died"
+
+
+class Late(Died):
+    """Raised when a student's process was given up: it ran for too long."""
+
+    kind = "OutOfTime"
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -133,7 +141,7 @@ class Worker:
         self._connection, self._deadline = connection, deadline
 
     def provide(self, modules):
-        """Give it modules, {name: source}."""
+        """Give it modules, {name: {"text", "code"}}: the source, and its code, marshalled, as bytes in an array."""
         self._send({"modules": modules})
 
     def run(self, cell, seconds, figures=True):
@@ -167,7 +175,7 @@ class Worker:
         try:
             return wire.receive(self._connection, self._deadline)
         except TimeoutError:
-            raise Died("The notebook was stopped: it ran for too long.") from None
+            raise Late("The notebook was stopped: it ran for too long.") from None
         except EOFError:
             raise Died(GONE) from None
         except wire.Malformed as error:

@@ -17,8 +17,8 @@ from pathlib import Path
 from nbgrader.apps.api import NbGraderAPI
 from traitlets.config import PyFileConfigLoader
 
-from autograde import sample
-from autograde.classroom import Course, quietly
+from autograde import classroom, sample
+from autograde.course import Course, quietly
 from autograde.release import ROOT, release
 
 HERE = Path(__file__).resolve().parent
@@ -36,8 +36,8 @@ def main(arguments):
         course = a_class(Path(folder) / "ours", options.submissions)
         shutil.copytree(course.root, Path(folder) / "stock")
         by_stock = stock(Path(folder) / "stock", options.stock) / options.stock
-        ours = timed(lambda: list(course.grade(SLUG)))
-        again = timed(lambda: list(course.grade(SLUG)))
+        ours = timed(lambda: classroom.grade(course, SLUG))
+        again = timed(lambda: classroom.grade(course, SLUG))
     memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
     rows = [
         ("stock nbgrader", options.stock, by_stock, 1.0),

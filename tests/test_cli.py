@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from autograde import exercises, sample, sandbox
+from autograde import classroom, exercises, sample, sandbox
 from autograde import release as releasing
 from autograde.__main__ import main, table
 from autograde.check import verdict
-from autograde.classroom import Course, Problem
+from autograde.course import Course, Problem
 
 SLUG = "01_test"
 
@@ -153,7 +153,7 @@ def test_a_submission_whose_kernel_dies_is_named_and_the_others_are_graded(cours
         submitted = nbformat.read(path, as_version=4)
         submitted.cells[1].source = f"def f():\n    {line}"
         nbformat.write(submitted, path)
-    good, dead = course.grade(SLUG)
+    good, dead = classroom.grade(course, SLUG)
     assert (good.score, good.cells, good.problem) == (2.0, {"f-check": 2.0}, "")
     assert dead.score == 0.0
     assert "ended by itself" in dead.problem
@@ -181,7 +181,7 @@ def test_a_configuration_that_would_run_students_code_unconfined_is_refused(cour
 
 def test_while_one_run_grades_a_course_another_is_refused(course):
     hand_in(course)
-    with course._alone():
+    with classroom.alone(course):
         code, said = invoke("grade", SLUG, "--course", str(course.root))
     assert code == 2
     assert "another run is grading" in said

@@ -5,6 +5,7 @@ Every step runs as a user runs it: nbgrader's commands in processes of their own
 
 import csv
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -17,6 +18,7 @@ import nbformat
 import pytest
 import requests
 from axe_playwright_python.sync_playwright import Axe
+from bs4 import BeautifulSoup
 from nbgrader.api import Gradebook
 
 from autograde import exercises, sample
@@ -218,6 +220,12 @@ def test_grade_gives_the_same_scores_as_nbgraders_own_command(graded, source, ro
         assert f"{sum(expected.values()):.2f} of 19" in line
 
 
+def test_a_figure_that_a_person_grades_is_kept_as_a_picture(graded):
+    notebook = nbformat.read(graded / "autograded" / "solved" / SLUG / f"{SLUG}.ipynb", as_version=4)
+    (cell,) = [cell for cell in notebook.cells if cell.id == "memory-figure"]
+    assert any("image/png" in output.get("data", {}) for output in cell.outputs)
+
+
 def test_a_second_run_runs_nothing_and_a_changed_submission_alone(graded, root, tmp_path):
     copy = tmp_path / "course"
     shutil.copytree(graded, copy)
@@ -226,6 +234,9 @@ def test_a_second_run_runs_nothing_and_a_changed_submission_alone(graded, root, 
     command = (sys.executable, "-m", "autograde", "grade", SLUG, "--course", str(copy))
     first = run(*command, cwd=root).splitlines()
     pages = {path: path.stat().st_mtime_ns for path in copy.glob("feedback/*/*/*.html")}
+    for path in pages:
+        theirs = (graded / path.relative_to(copy)).read_text("utf-8")
+        assert parsed(path.read_text("utf-8")) == parsed(theirs), "as nbgrader's own command writes it"
     kept = set(copy.glob(".graded/*.json"))
     assert len(pages) > 3
     again = run(*command, cwd=root).splitlines()
@@ -247,6 +258,10 @@ def test_a_second_run_runs_nothing_and_a_changed_submission_alone(graded, root, 
         grade = gradebook.find_grade("memory-reading", SLUG, SLUG, "solved")
         assert grade.manual_score == 1.5, "what a person gave stays"
         assert grade.needs_manual_grade, "and is to be looked at again, as nbgrader has it"
+
+
+def parsed(page):
+    return re.sub(r"\s+", " ", str(BeautifulSoup(page, "html.parser")))
 
 
 @pytest.mark.parametrize("seconds", [3, 8])

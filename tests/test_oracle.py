@@ -363,7 +363,8 @@ def test_a_result_is_computed_once_and_again_when_anything_changed(tmp_path, box
     assert len(count) == 2
     for path in (tmp_path / oracle.CACHE).glob("*.json"):
         path.write_text(path.read_text()[:50])  # half a file, as a machine that stopped may leave it
-    assert oracle.cached(tmp_path, clean, COURSE, True, lambda: box) == first
+    again = oracle.cached(tmp_path, clean, COURSE, True, lambda: box)
+    assert again | {"seconds": 0} == first | {"seconds": 0}
     assert len(count) == 3
 
 

@@ -209,15 +209,18 @@ def answer(address, lab, log):
             time.sleep(0.2)
 
 
-LONG = ["layers", "rnncore", "looking_inside", "oracle", "sandbox"]  # test the very same files, and run beside this one
+# Test the very same files, and run beside this one.
+SAME = ["layers", "rnncore", "looking_inside", "oracle", "sandbox", "check", "diagnose", "exercises_are_fair"]
+SAME += ["set_up", "probes", "exercise"]
 
 
 @pytest.mark.long
 def test_make_test_passes_there_and_skips_only_what_needs_a_manuscript(edition, made, root, monkeypatch):
-    same = [*root.glob("autograde/**/*.py"), root / "rnncore.py", *(root / f"tests/test_{name}.py" for name in LONG)]
+    same = [*root.glob("autograde/**/*.py"), root / "rnncore.py", *(root / f"tests/test_{name}.py" for name in SAME)]
+    same += [root / name for name in ("bootstrap.py", "requirements.txt", "constraints.txt", "Makefile")]
     for path in same:
         assert (edition / path.relative_to(root)).read_bytes() == path.read_bytes()
-    monkeypatch.setenv("PYTEST_ADDOPTS", " ".join(f"--ignore=tests/test_{name}.py" for name in LONG))
+    monkeypatch.setenv("PYTEST_ADDOPTS", " ".join(f"--ignore=tests/test_{name}.py" for name in SAME))
     done = make(edition, "test")
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
     reasons = re.findall(r"^SKIPPED \[\d+\] \S+ (.*)", done.stdout, re.MULTILINE)
