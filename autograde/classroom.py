@@ -116,7 +116,12 @@ def handed_in(course, assignment, student="*"):
 
 def sources_of(course, assignment):
     """Return {name: notebook} of the course's own notebooks of an assignment."""
-    sources = {path.stem: nbformat.read(path, 4) for path in course.root.glob(f"source/{assignment}/*.ipynb")}
+    paths = course.root.glob(f"source/{assignment}/*.ipynb")
+    try:
+        with course.api.gradebook as gradebook:
+            sources = {path.stem: oracle.released(path, assignment, gradebook) for path in paths}
+    except oracle.NotPython as error:
+        raise Problem(str(error)) from None
     if not sources:
         raise Problem(f"there is no notebook in {course.root / 'source' / assignment}; run `make release`")
     return sources

@@ -4,6 +4,7 @@ import ast
 import base64
 import binascii
 import marshal
+import math
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -28,13 +29,14 @@ PNG = b"\x89PNG\r\n\x1a\n"
 class Result:
     """What grading a notebook gave: {check's grade_id: verdict}, and what its cells showed, {place: outputs}.
 
-    `passed` names the instructor's own tests, cells of assertions, that raised nothing. They run in the student's
-    process, as nbgrader runs them, and so say only what that process says.
+    `passed` has the instructor's own tests, cells of assertions, that raised nothing, {name: value}: the number that
+    the last line gave, for nbgrader a part of the points, or None. They run in the student's process, as nbgrader runs
+    them, and so say only what that process says.
     """
 
     verdicts: dict = field(default_factory=dict)
     outputs: dict = field(default_factory=dict)
-    passed: list = field(default_factory=list)
+    passed: dict = field(default_factory=dict)
     problem: str = ""  # why the notebook could not be read or run to its end
 
 
@@ -106,7 +108,7 @@ def _run(nb, checks, others, provided, box, seed, result):
                     if whole:
                         result.outputs[place] = _outputs(shown)
                     if is_test(cell) and not errors[name]:
-                        result.passed.append(name)
+                        result.passed[name] = _finite(shown["value"])
     except Died as error:
         reason, kind = str(error), error.kind
     except (KeyError, TypeError, ValueError, AttributeError) as error:  # the worker's answer is none
@@ -200,6 +202,10 @@ def _outputs(shown):
     if (error := str(shown["error"])) and error not in text:
         outputs.append({"text": error[:20_000]})
     return outputs
+
+
+def _finite(value):
+    return value if isinstance(value, float) and math.isfinite(value) else None
 
 
 def _is_png(text):

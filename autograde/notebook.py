@@ -21,7 +21,7 @@ def read(path):
         return unreadable(f"it has more than {LIMIT // 10**6} MB")
     try:
         nb = nbformat.reads(path.read_text("utf-8"), as_version=4)
-        nbformat.validate(nb)
+        nbformat.validate(nb, relax_add_props=True)  # editors leave ids in notebooks of a format that has none
     except Exception as error:  # whatever a file may hold
         return unreadable(f"it is not a notebook ({type(error).__name__}: {str(error).splitlines()[0][:200]})")
     return nb
@@ -33,8 +33,8 @@ def sanitised(nb, source):
     A graded cell that is missing is added, empty if it is for an answer; a second one with the same name is an ordinary
     cell. HTML in a student's text is shown, not obeyed.
     """
-    known = {cell.metadata.nbgrader.grade_id: cell for cell in source.cells if "nbgrader" in cell.metadata}
-    demos = {cell.id: cell.source for cell in source.cells if "demo" in cell.metadata.get("tags", [])}
+    known = {name: cell for cell in source.cells if (name := grade_id(cell))}
+    demos = {cell.get("id"): cell.source for cell in source.cells if "demo" in cell.metadata.get("tags", [])}
     given = {cell.source for cell in source.cells if cell.cell_type == "markdown"}
     cells, seen, ids = [], set(), set()
     for cell in nb.cells:
@@ -53,7 +53,9 @@ def sanitised(nb, source):
                     cells[-1].metadata["tags"] = ["demo"]
             else:
                 cells.append(_cell("markdown", text if text in given else _without_html(text)))
-        wanted = known[name].id if name in known and name not in ids else cell.get("id")
+        wanted = (known[name] if name in known and name not in ids else cell).get("id")
+        if wanted is None:  # a notebook of an older format; it is to be given the same ids every time
+            wanted = f"cell-{len(cells)}"
         if isinstance(wanted, str) and wanted not in ids and re.fullmatch(r"[a-zA-Z0-9-_]{1,64}", wanted):
             cells[-1]["id"] = wanted
         ids.add(cells[-1]["id"])
@@ -74,12 +76,13 @@ def grade_id(cell):
 
 def _from_course(cell, text):
     """Return the course's cell, with a student's text unless it is locked."""
-    about = cell.metadata.nbgrader
-    text = cell.source if about.get("locked") else str(text)
-    if cell.cell_type != "code" and not about.get("locked"):
+    text = cell.source if is_locked(cell) else str(text)
+    if cell.cell_type != "code" and not is_locked(cell):
         text = _without_html(text)
     made = _cell(cell.cell_type, text)
-    made.id, made.metadata["nbgrader"] = cell.id, dict(about)
+    made.metadata["nbgrader"] = dict(cell.metadata.nbgrader)
+    if "id" in cell:
+        made.id = cell.id
     return made
 
 
@@ -97,10 +100,15 @@ def _without_html(text):
     return re.sub(r"(?i)<(?=[a-z/!?])|&(?=#|[a-z0-9]+;)|(?:javascript|vbscript|data)(?=[\s\\]*:)", "\\g<0>\u200b", text)
 
 
+def is_locked(cell):
+    """Whether a cell's text is the course's: nbgrader locks what is graded by itself, whatever "locked" says of it."""
+    about = cell.metadata.get("nbgrader", {})
+    return bool(about.get("grade") or about.get("locked")) and not about.get("solution")
+
+
 def is_test(cell):
     """Whether a cell is a test that gives points: an exercise's check, or an instructor's own assertions."""
-    about = cell.metadata.get("nbgrader", {})
-    return cell.cell_type == "code" and bool(about.get("grade") and about.get("locked"))
+    return cell.cell_type == "code" and is_locked(cell) and bool(cell.metadata["nbgrader"].get("grade"))
 
 
 def runs(cell):

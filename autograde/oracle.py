@@ -15,16 +15,21 @@ import nbformat
 import numpy as np
 import torch
 from nbformat.v4 import new_output
+from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import NbGraderPreprocessor
 from traitlets import Bool
 
 from autograde.grader import grade
-from autograde.notebook import grade_id, is_test, sanitised, unreadable
+from autograde.notebook import grade_id, is_locked, is_test, sanitised, unreadable
 from autograde.sandbox import Sandbox
 
 ROOT = Path(__file__).resolve().parent.parent
 SEED, CACHE = ".seed", ".graded"  # in a course
+
+
+class NotPython(Exception):
+    """Raised for a notebook of the course's that is not in Python; the text says which."""
 
 
 class Sanitize(NbGraderPreprocessor):
@@ -70,7 +75,24 @@ def _source(preprocessor, resources):
     """Return the course's own notebook of the one that is being graded."""
     course, about = _course(preprocessor), resources["nbgrader"]
     folder = course.format_path(course.source_directory, ".", about["assignment"])
-    return nbformat.read(Path(folder) / f"{about['notebook']}.ipynb", as_version=4)
+    with Gradebook(about["db_url"]) as gradebook:
+        return released(Path(folder) / f"{about['notebook']}.ipynb", about["assignment"], gradebook)
+
+
+def released(path, assignment, gradebook):
+    """Return a notebook of the course's source, with the tests in it that nbgrader wrote when it was released.
+
+    Raises NotPython for one in another language.
+    """
+    nb = nbformat.read(path, as_version=4)
+    language = nb.metadata.get("kernelspec", {}).get("language", "python")
+    if language.lower() != "python":
+        raise NotPython(f"{path} is a notebook for {language}; only Python is graded")
+    with contextlib.suppress(MissingEntry):
+        written = {cell.name: cell.source for cell in gradebook.find_notebook(path.stem, assignment).source_cells}
+        for cell in filter(is_locked, nb.cells):
+            cell.source = written.get(grade_id(cell), cell.source)
+    return nb
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -89,6 +111,9 @@ def write_outputs(nb, result):
         elif is_test(cell) and grade_id(cell) not in result["passed"]:
             text = "This test did not pass."
             cell.outputs = [new_output("error", ename="AssertionError", evalue=text, traceback=[text])]
+        elif is_test(cell) and (part := result["passed"][grade_id(cell)]) is not None:
+            part = min(max(part, 0.0), float(cell.metadata["nbgrader"]["points"]))  # else nbgrader refuses or gives all
+            cell.outputs = [new_output("execute_result", data={"text/plain": repr(part)}, execution_count=1)]
         for output in result["outputs"].get(str(place), []):
             if "text" in output:
                 cell.outputs.append(new_output("stream", name="stdout", text=output["text"]))
@@ -173,7 +198,8 @@ def seed_of(course):
 
 def key(nb, source, seed, confined):
     """Return a digest of all that a result depends on."""
-    told = [[(c.cell_type, c.source, c.metadata.get("tags"), grade_id(c)) for c in b.cells] for b in (nb, source)]
+    books = (nb, source)
+    told = [[(c.cell_type, c.source, c.metadata.get("tags"), grade_id(c), is_test(c)) for c in b.cells] for b in books]
     parts = [json.dumps([told, nb.metadata.get("unreadable"), seed, confined]), _environment()]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 

@@ -145,7 +145,7 @@ class Worker:
         self._send({"modules": modules})
 
     def run(self, cell, seconds, figures=True):
-        """Run a cell, given as text, with its figures or without; return {"text", "outputs", "error"}."""
+        """Run a cell, given as text, with its figures or without; return {"text", "outputs", "error", "value"}."""
         self._send({"cell": cell, "seconds": seconds, "figures": figures})
         return self._receive()
 

@@ -10,6 +10,7 @@ import gc
 import io
 import linecache
 import marshal
+import numbers
 import os
 import random
 import resource
@@ -232,7 +233,10 @@ def _provide(name, text, code):
 
 
 def _run_cell(shell, cell, seconds, figures):
-    """Run a cell; return what it showed, bounded; figures are drawn, which takes long, if they are wanted."""
+    """Run a cell; return what it showed, bounded, and its value, if that is a number.
+
+    Figures are drawn, which takes long, if they are wanted.
+    """
     shell.displayhook.quiet = cell.rstrip().endswith(";").__bool__  # IPython looks into a history, which we do not keep
     shell.display_formatter.active_types = ["text/plain", "image/png"] if figures else ["text/plain"]
     with capture_output() as shown, guard.time_limit(seconds) as clock, clock:
@@ -246,7 +250,16 @@ def _run_cell(shell, cell, seconds, figures):
         data = {kind: text for kind, text in output.data.items() if kind in limits and isinstance(text, str)}
         outputs.append({kind: text[: limits[kind]] for kind, text in data.items()})
     message = "" if error is None else f"{type(error).__name__}: {error}"[:TEXT_LIMIT]
-    return {"text": (shown.stdout + shown.stderr)[:TEXT_LIMIT], "outputs": outputs, "error": message}
+    text = (shown.stdout + shown.stderr)[:TEXT_LIMIT]
+    return {"text": text, "outputs": outputs, "error": message, "value": _number(result.result)}
+
+
+def _number(value):
+    """Return a value as a number, if it is one; 10**400 is none."""
+    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+        with contextlib.suppress(Exception):
+            return float(value)
+    return None
 
 
 def _probe(shell, grader, answer, probe, forbidden, seconds):

@@ -341,6 +341,13 @@ def test_what_is_no_notebook_earns_nothing_and_says_why(box, tmp_path, content, 
     assert result.problem
 
 
+def test_a_notebook_of_an_older_format_with_the_ids_of_a_newer_one_is_read(tmp_path):
+    nb = handed_in(RIGHT)
+    nb.nbformat_minor = 4
+    (tmp_path / "x.ipynb").write_text(json.dumps(nb), encoding="utf-8")
+    assert "unreadable" not in notebook.read(tmp_path / "x.ipynb").metadata
+
+
 def test_a_link_to_anothers_notebook_is_not_followed(tmp_path):
     other = tmp_path / "other.ipynb"
     nbformat.write(handed_in(RIGHT), other)
