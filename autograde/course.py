@@ -24,20 +24,14 @@ c.Exchange.root = str(HERE / "exchange")  # students must be able to reach this 
 c.CourseDirectory.include = ["*.ipynb", "timestamp.txt", "submission_secret.txt"]  # nothing else is copied
 
 # Students' code is run in a sandbox and compared from outside (autograde.oracle); everything after is nbgrader's own.
-c.Autograde.sanitize_preprocessors = [
-    "autograde.oracle.Sanitize",
-    "nbgrader.preprocessors.ClearOutput",
-    "nbgrader.preprocessors.DeduplicateIds",
-    "nbgrader.preprocessors.OverwriteKernelspec",
-    "nbgrader.preprocessors.OverwriteCells",
-    "nbgrader.preprocessors.CheckCellMetadata",
-]
+# Of its own steps those are left out that have nothing to do after Sanitize: to clear outputs, to look for doubled ids,
+# to put back the kernel's name, to check the cells' metadata.
+c.Autograde.sanitize_preprocessors = ["autograde.oracle.Sanitize", "nbgrader.preprocessors.OverwriteCells"]
 c.Autograde.autograde_preprocessors = [
     "autograde.oracle.GradeOutside",
     "nbgrader.preprocessors.LimitOutput",
     "nbgrader.preprocessors.SaveAutoGrades",
     "nbgrader.preprocessors.AssignLatePenalties",
-    "nbgrader.preprocessors.CheckCellMetadata",
 ]
 '''
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_raw_cell
+from nbgrader.preprocessors import CheckCellMetadata, ClearOutput, DeduplicateIds
 
 from autograde import exercises, grader, notebook, oracle
 from autograde.sandbox import Limits, Sandbox
@@ -33,7 +34,8 @@ def course_notebook():
         cells.append(new_code_cell(f'check("{name}", {function})', id=f"{name}-check", metadata=tested))
     cells.append(new_code_cell("raise RuntimeError('a demo has run')", id="demo", metadata={"tags": ["demo"]}))
     cells.append(new_markdown_cell("Why?", id="why", metadata=about("why", grade=True, solution=True, points=2)))
-    return nbformat.v4.new_notebook(cells=cells)
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    return nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel})
 
 
 COURSE = course_notebook()
@@ -319,6 +321,17 @@ def test_sanitising_twice_is_sanitising_once_and_ids_stay_unique():
     assert len({cell.id for cell in once.cells}) == len(once.cells)
     assert not any("<script" in cell.source or "<b>" in cell.source or "<!--" in cell.source for cell in once.cells)
     nbformat.validate(once)
+
+
+@pytest.mark.parametrize("change", [lambda nb: None, *CHANGES])
+def test_of_nbgraders_own_steps_those_left_out_have_nothing_to_do(change):
+    nb = handed_in(WRONG, more=["1"])
+    change(nb)
+    clean = notebook.sanitised(nb, COURSE)
+    for step in (ClearOutput, DeduplicateIds, CheckCellMetadata):
+        after, _ = step().preprocess(nbformat.from_dict(json.loads(json.dumps(clean))), {})
+        assert after == clean
+    assert clean.metadata.get("kernelspec") == COURSE.metadata.get("kernelspec")
 
 
 @pytest.mark.parametrize(
