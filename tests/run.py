@@ -23,7 +23,8 @@ CHECKS = {
     "style": ("ruff", "check", "."),
     "layout": ("ruff", "format", "--check", "."),
     "notebooks": ("publish", "--check"),
-    "tests": ("pytest", "--verbose", f"--junitxml={REPORT}"),
+    # Two files at a time: most tests wait for a process of theirs, and few files can be cut in two.
+    "tests": ("pytest", "--verbose", "--numprocesses=2", "--dist=loadfile", f"--junitxml={REPORT}"),
 }
 
 
