@@ -31,9 +31,11 @@ LOCK = ".grading"  # in a course, held while a run grades it
 class Graded:
     """What grading one submission gave.
 
-    score is what was computed, of max_score; cells has {id of a graded cell: its score, or None while a person has yet
-    to read it}; problem says why a submission could not be read or run, and is "" when it could. verdicts has
-    {exercise: {"points", "score", "named", "kind"}}, as in `feedback.Verdict`; seconds is the time it took to run.
+    score     what was computed, of max_score
+    cells     {id of a graded cell: its score, or None while a person has yet to read it}; points: what each is worth
+    problem   why a submission could not be read or run; "" when it could
+    verdicts  {exercise: {"points", "score", "named", "kind"}}, as in `feedback.Verdict`
+    seconds   how long it took to run
     """
 
     student: str
@@ -43,6 +45,7 @@ class Graded:
     problem: str = ""
     verdicts: Mapping[str, Mapping] = field(default_factory=dict)
     seconds: float = 0.0
+    points: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def still_manual(self):
@@ -237,7 +240,7 @@ def _in_gradebook(course, assignment, students, results, failed=(), unwritten=()
         for student in students:
             found = results[student]
             verdicts = {v["exercise"]: v for result in found for v in result["verdicts"].values()}
-            shared = {"verdicts": verdicts, "seconds": sum(result["seconds"] for result in found)}
+            told = {"verdicts": verdicts, "seconds": sum(result["seconds"] for result in found)}
             problem = failed.get(student) or " ".join(filter(None, (result["problem"] for result in found)))
             try:
                 whole = gradebook.find_assignment(assignment).max_score
@@ -252,4 +255,5 @@ def _in_gradebook(course, assignment, students, results, failed=(), unwritten=()
             cells = {grade.name: None if grade.needs_manual_grade else grade.score for grade in grades}
             if unwritten.get(student):
                 problem = f"{problem} Graded, but without feedback: {unwritten[student]}".strip()
-            yield Graded(student, submission.score, submission.max_score, cells, problem, **shared)
+            told["points"] = {grade.name: grade.max_score for grade in grades}
+            yield Graded(student, submission.score, submission.max_score, cells, problem, **told)

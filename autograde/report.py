@@ -1,7 +1,6 @@
 """Writes the report on a class: one HTML page with plots, which needs no network and runs no script."""
 
 import io
-from collections import Counter
 from datetime import datetime
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from autograde import classroom, exercises, notebook, similar
 
 HERE = Path(__file__).resolve().parent
 MOST = 12  # rows of the longest lists
+LONGEST = 20_000  # characters of an answer that are compared
 STOPPED = {  # kinds of a verdict that are worth a person's look, in words
     "OutOfTime": "ran out of time",
     "Forbidden": "used what the exercise asks to write",
@@ -67,20 +67,25 @@ def page(assignment, graded, pairs):
 
 
 def rows(assignment, graded):
-    """Return a dictionary for each exercise: its points, what students earned, how many left it or have it right."""
+    """Return a dictionary for each exercise: its points, what students earned, how many left it or have it right.
+
+    The chapter's exercises, in its order, or what an instructor's own notebook has.
+    """
+    points = {name.removesuffix("-check"): of for g in graded for name, of in g.points.items()}
+    order = list(exercises.load(assignment))
     found = []
-    for name, exercise in exercises.load(assignment).items():
+    for name in sorted(points, key=lambda name: order.index(name) if name in order else len(order)):
         scores = [g.cells[cell] for g in graded for cell in (name, f"{name}-check") if g.cells.get(cell) is not None]
-        kinds = Counter(g.verdicts.get(name, {}).get("kind") for g in graded)
-        shares = [score / exercise.points for score in scores]
+        shares = [score / points[name] for score in scores if points[name]]
+        checked = [g.verdicts[name]["kind"] for g in graded if name in g.verdicts]
         found.append({
             "name": name,
-            "points": exercise.points,
+            "points": points[name],
             "shares": shares,
             "mean": float(np.mean(scores)) if scores else None,
-            "right": sum(share == 1 for share in shares),
+            "right": sum(share >= 1 for share in shares),
             "nothing": sum(share == 0 for share in shares),
-            "unwritten": kinds["unwritten"] if hasattr(exercise, "reference") else None,
+            "unwritten": checked.count("unwritten") if checked else None,
         })  # fmt: skip
     return found
 
@@ -127,7 +132,7 @@ def _pairs(course, assignment):
             path = course.root / "submitted" / student / assignment / f"{name}.ipynb"
             for cell in notebook.read(path).cells:
                 if (exercise := notebook.grade_id(cell)) in known:
-                    answers.setdefault(exercise, {})[student] = str(cell.source)
+                    answers.setdefault(exercise, {})[student] = str(cell.source)[:LONGEST]
     return similar.pairs(answers, known)
 
 

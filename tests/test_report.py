@@ -22,7 +22,9 @@ def verdict(kind="", named=()):
 
 def of(student, score=0.0, problem="", seconds=1.0, **more):
     verdicts = {"rnn-step": verdict(**more)}
-    return Graded(student, score, 19.0, {"rnn-step-check": score, "memory-reading": None}, problem, verdicts, seconds)
+    cells = {"rnn-step-check": score, "memory-reading": None}
+    points = {"memory-reading": 2.0, "rnn-step-check": 3.0}
+    return Graded(student, score, 19.0, cells, problem, verdicts, seconds, points)
 
 
 CLASS = [
@@ -129,6 +131,13 @@ def test_submissions_of_which_only_the_score_is_known_are_named():
     text = report.page(SLUG, [Graded("ada", 3.0, 19.0, {"rnn-step-check": 3.0})], [])
     assert "Of 1 only the scores are known" in text
     assert "ada" in text
+
+
+def test_an_instructors_own_notebook_is_reported_by_its_cells():
+    own = [Graded("ada", 1.0, 4.0, {"mine": 1.0, "other": 0.0}, points={"mine": 1.0, "other": 3.0})]
+    found = report.rows("99_own", own)
+    assert [(row["name"], row["right"], row["nothing"]) for row in found] == [("mine", 1, 0), ("other", 0, 1)]
+    assert "other" in report.page("99_own", own, [])
 
 
 def test_the_summary_counts_what_is_worth_a_look():
