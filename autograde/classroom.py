@@ -67,11 +67,12 @@ def grade(course, assignment, student="*", confined=True, jobs=None):
             "move the file away, have it written anew, and put your own settings into the new one"
         )
     course.api.config.GradeOutside.confined = confined
+    box = Sandbox(confined, limits_of(course))
     jobs, written = jobs or os.cpu_count(), _Written(course, assignment)
     failed, results, digests, unwritten = {}, {}, {}, {}
     with Pages(course, assignment, jobs) as pages, alone(course):
         bar = tqdm(total=len(students), desc=f"grading {assignment}", unit="submission", file=sys.stderr)
-        with bar, contextlib.closing(_run_ahead(course, assignment, students, sources, confined, jobs)) as ahead:
+        with bar, contextlib.closing(_run_ahead(course, assignment, students, sources, box, jobs)) as ahead:
             for name, found, digest in ahead:
                 results[name] = found
                 if not written.is_current(name, digest):
@@ -93,10 +94,10 @@ def grade(course, assignment, student="*", confined=True, jobs=None):
 def look(course, assignment):
     """Return a `Graded` for each submission as it stands, without grading anything; what is not graded is left out."""
     students, sources = handed_in(course, assignment), sources_of(course, assignment)
-    written, results = _Written(course, assignment), {}
+    written, results, limits = _Written(course, assignment), {}, limits_of(course)
     for name in tqdm(students, desc="reading", unit="submission", file=sys.stderr):
         if name in written.entered:
-            found = [oracle.kept(course.root, *both) for both in _notebooks(course, assignment, name, sources)]
+            found = [oracle.kept(course.root, *both, limits) for both in _notebooks(course, assignment, name, sources)]
             if not all(found):  # it was graded as it was then, or by an earlier version
                 found = [oracle.read(course.root, digest) for digest in written.results(name)]
             results[name] = [result for result in found if result]
@@ -130,6 +131,14 @@ def sources_of(course, assignment):
     return sources
 
 
+def limits_of(course):
+    """Return the limits of the sandbox that a course's configuration sets."""
+    try:
+        return oracle.limits(dict(course.api.config.get("GradeOutside", {}).get("limits", {})))
+    except ValueError as error:
+        raise Problem(f"{course.root / 'nbgrader_config.py'}: {error}") from None
+
+
 @contextlib.contextmanager
 def alone(course):
     """Keep other runs from grading a course meanwhile."""
@@ -149,7 +158,7 @@ def _notebooks(course, assignment, student, sources):
             yield notebook.sanitised(notebook.read(path), source), source
 
 
-def _run_ahead(course, assignment, students, sources, confined, jobs):
+def _run_ahead(course, assignment, students, sources, box, jobs):
     """Yield (student, results, digest) when its notebooks' results lie in the cache, where nbgrader finds them.
 
     The digest is of everything that the student's entry in the gradebook depends on.
@@ -158,14 +167,14 @@ def _run_ahead(course, assignment, students, sources, confined, jobs):
 
     def work(student):
         both = _notebooks(course, assignment, student, sources)
-        results = [oracle.cached(course.root, nb, source, confined, lambda: box) for nb, source in both]
+        results = [oracle.cached(course.root, nb, source, box) for nb, source in both]
         timestamp = course.root / "submitted" / student / assignment / "timestamp.txt"
         parts = [result["digest"] for result in results]
         parts.append(timestamp.read_text() if timestamp.is_file() else "")
         return student, results, hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     try:
-        with Sandbox(confined) as box, ThreadPoolExecutor(jobs) as pool:
+        with box, ThreadPoolExecutor(jobs) as pool:
             waiting = [pool.submit(work, student) for student in students]
             try:
                 for done in waiting:

@@ -33,6 +33,7 @@ c.Autograde.autograde_preprocessors = [
     "nbgrader.preprocessors.SaveAutoGrades",
     "nbgrader.preprocessors.AssignLatePenalties",
 ]
+# c.GradeOutside.limits = {"cell": 60, "wall": 300, "cpu": 200}  # seconds; memory in MB: autograde/sandbox.py, Limits
 '''
 
 

@@ -21,7 +21,6 @@ from autograde.notebook import grade_id, is_test, runs
 from autograde.sandbox import Died
 
 ROOT = Path(__file__).resolve().parent.parent
-CELL_SECONDS = 30  # that a cell of a student's may take
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -103,7 +102,7 @@ def _run(nb, checks, others, provided, box, seed, result):
                     result.verdicts[name] = _judged(worker, checks[name], errors, seed)
                 elif runs(cell) and name not in others and (whole or not is_test(cell)):
                     figures = whole and bool(cell.metadata.get("nbgrader", {}).get("grade"))
-                    shown = worker.run(cell.source, CELL_SECONDS, figures)
+                    shown = worker.run(cell.source, box.limits.cell, figures)
                     errors[name] = str(shown["error"])
                     if whole:
                         result.outputs[place] = _outputs(shown)

@@ -8,6 +8,7 @@ import os
 import secrets
 import sys
 import time
+from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 
@@ -18,11 +19,11 @@ from nbformat.v4 import new_output
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import NbGraderPreprocessor
-from traitlets import Bool
+from traitlets import Bool, Dict
 
 from autograde.grader import grade
 from autograde.notebook import grade_id, is_locked, is_test, sanitised, unreadable
-from autograde.sandbox import Sandbox
+from autograde.sandbox import Limits, Sandbox
 
 ROOT = Path(__file__).resolve().parent.parent
 SEED, CACHE = ".seed", ".graded"  # in a course
@@ -49,20 +50,32 @@ class GradeOutside(NbGraderPreprocessor):
     confined = Bool(True, help="Whether to confine students' code; without, it runs as the user who grades.").tag(
         config=True
     )
+    limits = Dict({}, help='Limits of the sandbox that differ from `autograde.sandbox.Limits`: {"wall": 300}.').tag(
+        config=True
+    )
 
     def preprocess(self, nb, resources):
         """Return the notebook with the outputs of its cells and a verdict under every check."""
         known = _source(self, resources)
         nb = sanitised(nb, known)  # done before, unless the configuration forgot it
         course = Path(_course(self).root)
-        write_outputs(nb, cached(course, nb, known, self.confined, lambda: sandbox(self.confined)))
+        write_outputs(nb, cached(course, nb, known, sandbox(self.confined, limits(self.limits))))
         return nb, resources
 
 
+def limits(given):
+    """Return the `Limits` that a course's configuration gives; raise ValueError for what is none."""
+    known = asdict(Limits())
+    wrong = {name: value for name, value in given.items() if type(value) is not int or value < 1 or name not in known}
+    if wrong:
+        raise ValueError(f"GradeOutside.limits takes {', '.join(known)}, whole numbers from 1; here {wrong} came")
+    return Limits(**given)
+
+
 @lru_cache(maxsize=2)
-def sandbox(confined):
+def sandbox(confined, limits):
     """Return this process's sandbox."""
-    made = Sandbox(confined)
+    made = Sandbox(confined, limits)
     atexit.register(made.__exit__)
     return made
 
@@ -122,18 +135,18 @@ def write_outputs(nb, result):
                 cell.outputs.append(new_output("display_data", data=output, metadata=alternative))
 
 
-def cached(course, nb, source, confined, box):
-    """Return the result for a sanitised notebook, from the course's cache, or graded now.
+def cached(course, nb, source, box):
+    """Return the result for a sanitised notebook, from the course's cache, or graded now in a sandbox.
 
     That is {"verdicts", "outputs", "passed", "problem"}, as in `grader.Result`, "digest", of all it depends on, and
-    "seconds", the time it took. box() returns a sandbox, if one is needed.
+    "seconds", the time it took.
     """
     seed = seed_of(course)
-    digest = key(nb, source, seed, confined)
+    digest = key(nb, source, seed, box)
     if found := read(course, digest):
         return found
     start = time.perf_counter()
-    result = grade(nb, source, box(), seed)
+    result = grade(nb, source, box, seed)
     found = {
         "verdicts": {name: _plain(verdict) for name, verdict in result.verdicts.items()},
         "outputs": {str(place): shown for place, shown in result.outputs.items()},
@@ -148,10 +161,11 @@ def cached(course, nb, source, confined, box):
     return found
 
 
-def kept(course, nb, source):
+def kept(course, nb, source, limits):
     """Return what `cached` would return, if it is in the cache, confined or not; else None."""
     seed = seed_of(course)
-    return read(course, key(nb, source, seed, True)) or read(course, key(nb, source, seed, False))
+    settings = (Sandbox(confined, limits) for confined in (True, False))
+    return next(filter(None, (read(course, key(nb, source, seed, box)) for box in settings)), None)
 
 
 def _plain(verdict):
@@ -196,11 +210,12 @@ def seed_of(course):
     return int(path.read_text())
 
 
-def key(nb, source, seed, confined):
-    """Return a digest of all that a result depends on."""
+def key(nb, source, seed, box):
+    """Return a digest of all that a result depends on; of the sandbox, whether it confines, and its limits."""
     books = (nb, source)
     told = [[(c.cell_type, c.source, c.metadata.get("tags"), grade_id(c), is_test(c)) for c in b.cells] for b in books]
-    parts = [json.dumps([told, nb.metadata.get("unreadable"), seed, confined]), _environment()]
+    limits = [box.confined, asdict(box.limits)]
+    parts = [json.dumps([told, nb.metadata.get("unreadable"), seed, limits]), _environment()]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 

@@ -46,6 +46,7 @@ class Late(Died):
 class Limits:
     """What one notebook may use. Memory is address space, of which a third is the libraries'."""
 
+    cell: int = 30  # seconds, for one of its cells
     memory: int = 2500  # MB
     cpu: int = 60  # seconds
     wall: int = 90  # seconds
@@ -93,7 +94,8 @@ class Sandbox:
                     self._control.sendall(f"kill {number}".encode())
 
     def _fork(self, number, theirs):
-        limits = asdict(self.limits) | {"confined": int(self.confined)}
+        limits = {name: value for name, value in asdict(self.limits).items() if name != "cell"}
+        limits |= {"confined": int(self.confined)}
         text = " ".join(["fork", number, *(f"{name}={value}" for name, value in limits.items())])
         socket.send_fds(self._control, [text.encode()], [theirs.fileno()])
         if self._control.recv(64) != b"started\n":

@@ -68,7 +68,10 @@ def main(arguments):
         work = ((mutant.code, choose(tests, mutant.line, code)) for mutant in every)
         rows.append(report("`rnncore.py`", every, pool.imap(_fails, work)))
     lines = ["<!-- written by benchmarks/mutants.py -->", "| code | mutants | noticed | share |", "|---|--:|--:|--:|"]
-    lines += [f"| {name} | {count} | {caught} | {100 * caught / count:.1f}\N{NO-BREAK SPACE}% |" for name, count, caught in rows]
+    lines += [
+        f"| {name} | {count} | {caught} | {100 * caught / count:.1f}\N{NO-BREAK SPACE}% |"
+        for name, count, caught in rows
+    ]
     options.out.write_text("\n".join(lines) + "\n", "utf-8")
     print("\n".join(lines))
     return 0

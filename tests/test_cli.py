@@ -179,6 +179,27 @@ def test_a_configuration_that_would_run_students_code_unconfined_is_refused(cour
     assert not (course.root / "autograded").exists()
 
 
+def test_a_course_sets_its_own_limits_and_what_is_none_is_refused(course, needs):
+    needs("bwrap")
+    hand_in(course)
+    path = course.root / "submitted" / "ada" / SLUG / f"{SLUG}.ipynb"
+    submitted = nbformat.read(path, as_version=4)
+    submitted.cells[1].source = "while True: pass"
+    nbformat.write(submitted, path)
+    config = course.root / "nbgrader_config.py"
+    text = config.read_text()
+    for wrong in ('{"wal": 5}', '{"wall": 0.5}', '{"cell": "5"}'):
+        config.write_text(f"{text}\nc.GradeOutside.limits = {wrong}\n")
+        code, said = invoke("grade", SLUG, "--course", str(course.root))
+        assert code == 2
+        assert "GradeOutside.limits takes cell, memory, cpu, wall" in said
+    config.write_text(text + '\nc.GradeOutside.limits = {"cell": 1}\n')
+    code, said = invoke("grade", SLUG, "--course", str(course.root))
+    assert code == 0, said
+    shown = (course.root / "autograded" / "ada" / SLUG / f"{SLUG}.ipynb").read_text()
+    assert "ran for too long" in shown
+
+
 def test_while_one_run_grades_a_course_another_is_refused(course):
     hand_in(course)
     with classroom.alone(course):

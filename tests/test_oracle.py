@@ -376,14 +376,14 @@ def test_a_result_is_computed_once_and_again_when_anything_changed(tmp_path, box
     real = grader.grade
     monkeypatch.setattr(oracle, "grade", lambda *a: (count.append(1), real(*a))[1])
     clean = notebook.sanitised(handed_in(RIGHT), COURSE)
-    first = oracle.cached(tmp_path, clean, COURSE, True, lambda: box)
-    assert oracle.cached(tmp_path, clean, COURSE, True, lambda: box) == first
+    first = oracle.cached(tmp_path, clean, COURSE, box)
+    assert oracle.cached(tmp_path, clean, COURSE, box) == first
     assert len(count) == 1
-    oracle.cached(tmp_path, notebook.sanitised(handed_in(WRONG), COURSE), COURSE, True, lambda: box)
+    oracle.cached(tmp_path, notebook.sanitised(handed_in(WRONG), COURSE), COURSE, box)
     assert len(count) == 2
     for path in (tmp_path / oracle.CACHE).glob("*.json"):
         path.write_text(path.read_text()[:50])  # half a file, as a machine that stopped may leave it
-    again = oracle.cached(tmp_path, clean, COURSE, True, lambda: box)
+    again = oracle.cached(tmp_path, clean, COURSE, box)
     assert again | {"seconds": 0} == first | {"seconds": 0}
     assert len(count) == 3
 
