@@ -59,7 +59,7 @@ def grade(course, assignment, student="*", confined=True, jobs=None):
     Students' cells run in a sandbox, `jobs` notebooks at a time, or unconfined, as the user who calls this. Raises
     `Problem` when there is nothing to grade, no sandbox can be made, or another run is grading this course.
     """
-    students, sources = handed_in(course, assignment, student), sources_of(course, assignment)
+    students = handed_in(course, assignment, student)
     steps = course.api.config.get("Autograde", {}).get("autograde_preprocessors", [])
     if "autograde.oracle.GradeOutside" not in steps:
         raise Problem(
@@ -67,6 +67,7 @@ def grade(course, assignment, student="*", confined=True, jobs=None):
             "move the file away, have it written anew, and put your own settings into the new one"
         )
     course.api.config.GradeOutside.confined = confined
+    sources = sources_of(course, assignment)
     box = Sandbox(confined, limits_of(course))
     jobs, written = jobs or os.cpu_count(), _Written(course, assignment)
     failed, results, digests, unwritten = {}, {}, {}, {}

@@ -53,6 +53,7 @@ class Course:
             config.write_text(CONFIG, encoding="utf-8")
         _put_own_programs_first()
         loaded = PyFileConfigLoader(config.name, path=str(self.root)).load_config()
+        loaded.CourseDirectory.setdefault("root", str(self.root))  # else nbgrader takes the folder it was started in
         self.api = NbGraderAPI(config=loaded)
 
     def handed_in(self, assignment):
