@@ -16,7 +16,7 @@ from pathlib import Path
 
 import nbformat
 from nbgrader.api import MissingEntry
-from nbgrader.utils import temp_attrs
+from nbgrader.utils import parse_utc, temp_attrs
 from tqdm import tqdm
 
 from autograde import notebook, oracle
@@ -169,9 +169,8 @@ def _run_ahead(course, assignment, students, sources, box, jobs):
     def work(student):
         both = _notebooks(course, assignment, student, sources)
         results = [oracle.cached(course.root, nb, source, box) for nb, source in both]
-        timestamp = course.root / "submitted" / student / assignment / "timestamp.txt"
         parts = [result["digest"] for result in results]
-        parts.append(timestamp.read_text() if timestamp.is_file() else "")
+        parts.append(_timestamp(course.root / "submitted" / student / assignment / "timestamp.txt"))
         return student, results, hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     try:
@@ -233,11 +232,23 @@ def _readable(course, assignment, student):
     there = folder / student / assignment
     there.mkdir(parents=True)
     for path in (course.root / "submitted" / student / assignment).glob("*"):
-        if path.name in ("timestamp.txt", "submission_secret.txt") and path.is_file() and not path.is_symlink():
+        if path.name == "timestamp.txt":
+            (there / path.name).write_text(_timestamp(path))
+        elif path.name == "submission_secret.txt" and path.is_file() and not path.is_symlink():
             shutil.copy(path, there)
         elif path.suffix == ".ipynb":
             (there / path.name).write_text(nbformat.writes(notebook.read(path)), "utf-8")
     return folder
+
+
+def _timestamp(path):
+    """Return when a submission was handed in, as its file says, or "" where the file says nothing that is a time."""
+    with contextlib.suppress(Exception):  # whatever its text makes of nbgrader's reader
+        if path.is_file() and not path.is_symlink() and path.stat().st_size < 200:
+            text = path.read_text("utf-8")
+            parse_utc(text.strip())
+            return text
+    return ""
 
 
 def _in_gradebook(course, assignment, students, results, failed=(), unwritten=()):

@@ -40,6 +40,8 @@ class Exercise:
     reference        the right implementation
     cases            cases(rng) -> the cases, smallest first; labels and number do not depend on the generator
     probe            probe(implementation, arguments) -> plain results: arrays, numbers, strings, dicts of these
+    inside           what runs in the student's process where `probe` could be cheated there, its result being known to
+                     everyone: what `inside` returns then stands for the answer's own result, and `probe` runs outside
     axes             the result's axes, for messages: "B T H"; "" for a number; {entry: axes} for a dictionary
     result           what messages call the result
     place            place(index, arguments) -> where an entry of an array is, in words: "after 1 1 0"; None: "[0, 2]"
@@ -55,6 +57,7 @@ class Exercise:
     reference: Callable
     cases: Callable[[np.random.Generator], Iterable[Case]]
     probe: Callable[[Callable, Mapping[str, Any]], Any]
+    inside: Callable[[Callable, Mapping[str, Any]], Any] | None = None
     axes: str | Mapping[str, str] = ""
     result: str = "the result"
     place: Callable[[tuple[int, ...], Mapping[str, Any]], str] | None = None

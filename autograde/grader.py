@@ -6,6 +6,7 @@ import binascii
 import marshal
 import math
 import re
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from autograde import exercises
-from autograde.attempt import Attempt
+from autograde.attempt import Attempt, run
 from autograde.check import SECONDS
 from autograde.diagnose import expect, judge
 from autograde.feedback import Verdict
@@ -21,6 +22,7 @@ from autograde.notebook import grade_id, is_test, runs
 from autograde.sandbox import Died
 
 ROOT = Path(__file__).resolve().parent.parent
+SHOWN_LIMIT = 10**7  # characters that all cells of a notebook may show together
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -88,7 +90,7 @@ def _run(nb, checks, others, provided, box, seed, result):
 
     Where all of rnncore is at hand, cells run to the end, what they show is kept, and the instructor's own tests run.
     """
-    errors, whole = {}, provided is None
+    errors, whole, room = {}, provided is None, SHOWN_LIMIT
     for check in checks.values():
         expect(check.exercise, seed)
     try:
@@ -105,12 +107,14 @@ def _run(nb, checks, others, provided, box, seed, result):
                     shown = worker.run(cell.source, box.limits.cell, figures)
                     errors[name] = str(shown["error"])
                     if whole:
-                        result.outputs[place] = _outputs(shown)
+                        outputs = _outputs(shown)
+                        room -= sum(len(text) for output in outputs for text in output.values())
+                        result.outputs[place] = outputs if room >= 0 else []
                     if is_test(cell) and not errors[name]:
                         result.passed[name] = _finite(shown["value"])
     except Died as error:
         reason, kind = str(error), error.kind
-    except (KeyError, TypeError, ValueError, AttributeError) as error:  # the worker's answer is none
+    except Exception as error:  # the worker's answer is none: it may be any plain data at all
         reason, kind = f"The notebook's process answered nonsense ({type(error).__name__}).", Died.kind
     else:
         return
@@ -126,25 +130,28 @@ def _refused(check, reason, kind):
 def _judged(worker, check, errors, seed):
     """Let a worker run an answer on the exercise's cases, one at a time, and judge what comes."""
     exercise = check.exercise
-    if wrong := worker.probe(check.answer, exercise.probe.__name__, exercise.forbidden, SECONDS):
+    if wrong := worker.probe(check.answer, (exercise.inside or exercise.probe).__name__, exercise.forbidden, SECONDS):
         raised = errors.get(exercise.id)
         why = f" Its cell raised {raised}" if raised else " Is its cell still there?"
         missing = f"There is no {check.answer} here." + why
         return _refused(check, missing if "missing" in wrong else f"{check.answer} is no function.", "missing")
     cases = exercise.draw(seed)
-    found = [_attempt(worker.ask(case.arguments), case) for case in (*cases, *cases[:1])]
-    return judge(exercise, found, seed, str(worker.end_of_cases()["printed"]))
+    found = [_attempt(exercise, worker.ask(case.arguments), case) for case in (*cases, *cases[:1])]
+    return judge(exercise, found, seed, _writable(worker.end_of_cases()["printed"]))
 
 
-def _attempt(claim, case):
+def _attempt(exercise, claim, case):
     """Return an `Attempt` from what a worker says; of what it says only the result can earn anything."""
-    return Attempt(
+    attempt = Attempt(
         result=claim["result"],
         kind=str(claim["kind"])[:100],
         problem=str(claim["problem"])[:2000],
         details=tuple(str(line)[:500] for line in list(claim["details"])[:50]),
         changed=tuple(name for name in case.arguments if name in list(claim["changed"])),
     )
+    if attempt.kind or not exercise.inside:
+        return attempt
+    return run(exercise.probe, lambda: attempt.result, case.arguments, clock=nullcontext())
 
 
 @lru_cache(maxsize=8)
@@ -193,14 +200,19 @@ def part_of_rnncore(provided):
 def _outputs(shown):
     """Return a cell's outputs as plain text and PNG, whatever the worker sent."""
     outputs = []
-    if text := str(shown["text"]):
-        outputs.append({"text": text[:20_000]})
+    if text := _writable(shown["text"]):
+        outputs.append({"text": text})
     for output in list(shown["outputs"])[:20]:
-        image, text = output.get("image/png"), str(output.get("text/plain", ""))[:20_000]
+        image, text = output.get("image/png"), _writable(output.get("text/plain", ""))
         outputs.append({"text/plain": text} | ({"image/png": image} if _is_png(image) else {}))
-    if (error := str(shown["error"])) and error not in text:
-        outputs.append({"text": error[:20_000]})
+    if (error := _writable(shown["error"])) and error not in text:
+        outputs.append({"text": error})
     return outputs
+
+
+def _writable(text):
+    """Return a text as a notebook's file can hold it: bounded, and without half a surrogate pair."""
+    return str(text)[:20_000].encode(errors="replace").decode()
 
 
 def _finite(value):

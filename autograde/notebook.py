@@ -1,11 +1,14 @@
 """What grading makes of a student's notebook: their text, in the cells as the course made them."""
 
+import json
 import re
 
 import nbformat
 from nbformat.corpus.words import generate_corpus_id as random_cell_id
 
-LIMIT = 50 * 10**6  # bytes
+LIMIT = 20 * 10**6  # bytes, with outputs
+# What makes a page of a text takes n² time for some, hours for a megabyte: so many cells, and characters of text.
+CELLS, TEXT, CELL, LINE = 1000, 500_000, 20_000, 5000
 
 
 def unreadable(reason):
@@ -22,17 +25,35 @@ def read(path):
     try:
         nb = nbformat.reads(path.read_text("utf-8"), as_version=4)
         nbformat.validate(nb, relax_add_props=True)  # editors leave ids in notebooks of a format that has none
+        json.dumps(nb, ensure_ascii=False).encode()  # half a surrogate pair could be read, and not be written
     except Exception as error:  # whatever a file may hold
         return unreadable(f"it is not a notebook ({type(error).__name__}: {str(error).splitlines()[0][:200]})")
-    return nb
+    return unreadable(reason) if (reason := _excess(nb)) else nb
+
+
+def _excess(nb):
+    """Return what of a notebook is too much to make a page of, or ""."""
+    texts = [str(cell.source) for cell in nb.cells]
+    longest = max((len(line) for text in texts for line in text.split("\n")), default=0)
+    for what, much, limit in (
+        ("it has {} cells", len(texts), CELLS),
+        ("its cells have {} characters", sum(map(len, texts)), TEXT),
+        ("a cell has {} characters", max(map(len, texts), default=0), CELL),
+        ("a line has {} characters", longest, LINE),
+    ):
+        if much > limit:
+            return f"{what.format(f'{much:,}')}; at most {limit:,} are read"
+    return ""
 
 
 def sanitised(nb, source):
     """Return a new notebook: the student's text, with the metadata and the locked cells of the course's notebook.
 
     A graded cell that is missing is added, empty if it is for an answer; a second one with the same name is an ordinary
-    cell. HTML in a student's text is shown, not obeyed.
+    cell. HTML in a student's text is shown, not obeyed. What is too large stands as `unreadable`.
     """
+    if reason := _excess(nb):
+        nb = unreadable(reason)
     known = {name: cell for cell in source.cells if (name := grade_id(cell))}
     demos = {cell.get("id"): cell.source for cell in source.cells if "demo" in cell.metadata.get("tags", [])}
     given = {cell.source for cell in source.cells if cell.cell_type == "markdown"}

@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 import sys
+import threading
 import time
 from dataclasses import asdict
 from functools import lru_cache
@@ -192,7 +193,7 @@ def read(course, digest):
 
 def write(path, text):
     """Write a file whole or not at all."""
-    new = path.with_name(f"{path.name}.{os.getpid()}.new")
+    new = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.new")  # two may hand in the same
     new.write_text(text, "utf-8")
     new.replace(path)
 

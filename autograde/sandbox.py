@@ -50,7 +50,7 @@ class Limits:
     memory: int = 2500  # MB
     cpu: int = 60  # seconds
     wall: int = 90  # seconds
-    processes: int = 64
+    processes: int = 16  # threads among them; so many at most share the processors, and multiply the memory
     file: int = 50  # MB, of one file
     scratch: int = 100  # MB, of all its files
 
@@ -216,6 +216,7 @@ def bubblewrap():
     for name in INSIDE:
         command += ["--ro-bind", str(HERE / f"{name}.py"), f"/course/autograde/{name}.py"]
     command += ["--ro-bind", str(HERE / "inside.py"), "/course/autograde/__init__.py"]
+    command += ["--perms", "0755", "--dir", "/inside"]  # a child's root
     return [*command, "--tmpfs", "/scratch", "--chdir", "/scratch", "--remount-ro", "/dev", "--remount-ro", "/"]
 
 

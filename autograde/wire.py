@@ -48,7 +48,7 @@ def receive(socket, deadline=None):
     text, arrays = _exactly(socket, text, deadline), _exactly(socket, length, deadline)
     try:
         return _decoded(json.loads(text), arrays)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
         raise Malformed(f"not a message ({type(error).__name__})") from None
 
 

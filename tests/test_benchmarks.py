@@ -1,5 +1,6 @@
 """The benchmarks run and write what they measured."""
 
+import hashlib
 import json
 import re
 import subprocess
@@ -35,6 +36,14 @@ def test_the_books_figures_of_speed_are_those_of_one_run():
     worst = re.search(r"the largest ratios .* are RNN ([\d.]+)", (ROOT / "benchmarks" / "cpu.svg").read_text("utf-8"))
     one = [row["both"]["ratio"] for row in record["rows"] if row["threads"] == 1 and row["network"] == "RNN"]
     assert worst[1] == f"{max(one):.2f}"
+
+
+def test_the_table_of_attacks_is_of_the_attacks_there_are():
+    """The instructor's guide shows benchmarks/attacks.md, which takes a quarter of an hour to write."""
+    digest = hashlib.sha256((ROOT / "tests" / "attacks.py").read_bytes()).hexdigest()[:16]
+    first, *rows = (ROOT / "benchmarks" / "attacks.md").read_text("utf-8").splitlines()
+    assert f"attacks {digest} " in first, "tests/attacks.py has changed since: run python benchmarks/attacks.py"
+    assert all(row.split(" | ")[-1] == "nothing |" and "NOTHING" not in row for row in rows[2:])
 
 
 def test_the_gpu_benchmark_says_what_it_needs(tmp_path):

@@ -2,61 +2,46 @@
 # ruff: noqa: E501, attackers' code stands in strings
 
 import json
+import re
+import shutil
 from pathlib import Path
 
+import attacked
 import nbformat
 import pytest
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_raw_cell
+from attacks import (
+    ATTACKER,
+    ATTACKS,
+    CHECKS,
+    COURSE,
+    FULL,
+    HARM,
+    LEAK,
+    POINTS,
+    RIGHT,
+    SCRIPT,
+    SECRETS,
+    SLUG,
+    STEP,
+    STOP,
+    VICTIM,
+    WRONG,
+    double_checks,
+    edit_checks,
+    handed_in,
+    leaked,
+    tag_checks,
+)  # fmt: skip
+from nbformat.v4 import new_markdown_cell, new_raw_cell
 from nbgrader.preprocessors import CheckCellMetadata, ClearOutput, DeduplicateIds
 
-from autograde import exercises, grader, notebook, oracle
+from autograde import classroom, exercises, grader, notebook, oracle
+from autograde.course import Course
 from autograde.sandbox import Limits, Sandbox
 
 ROOT = Path(__file__).resolve().parent.parent
-SLUG = "01_forward"
 SEED = 11
-CHECKS = {"rnn-step": "rnn_step", "rnn-sequence": "rnn_forward", "parameter-count": "count_parameters"}
-
-
-def about(name, **more):
-    usual = {"grade": False, "solution": False, "locked": False, "task": False, "schema_version": 3}
-    return {"nbgrader": usual | {"grade_id": name} | more}
-
-
-def course_notebook():
-    """The course's own notebook: imports, three exercises, a demo, an answer that a person grades."""
-    cells = [new_code_cell("import numpy as np\nimport rnncore\nfrom autograde import check", id="imports")]
-    for name, function in CHECKS.items():
-        points = exercises.find(name).points
-        stub = f"def {function}(*a):\n    raise NotImplementedError()"
-        cells.append(new_code_cell(stub, id=name, metadata=about(name, solution=True)))
-        tested = about(f"{name}-check", grade=True, locked=True, points=points)
-        cells.append(new_code_cell(f'check("{name}", {function})', id=f"{name}-check", metadata=tested))
-    cells.append(new_code_cell("raise RuntimeError('a demo has run')", id="demo", metadata={"tags": ["demo"]}))
-    cells.append(new_markdown_cell("Why?", id="why", metadata=about("why", grade=True, solution=True, points=2)))
-    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    return nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel})
-
-
-COURSE = course_notebook()
-STEP = "def rnn_step(x, h, W_xh, W_hh, b_h):\n    return np.tanh(x @ W_xh.T + h @ W_hh.T + b_h)"
-RIGHT = {
-    "rnn-step": STEP,
-    "rnn-sequence": "def rnn_forward(x, h0, *w):\n    h, found = h0, []\n    for t in range(len(x[0])):\n"
-    "        h = rnncore.rnn_step(x[:, t], h, *w)\n        found += [h]\n    return np.moveaxis(np.array(found), 0, 1)",
-    "parameter-count": "def count_parameters(D, H, C):\n    return H * (D + H) + H + C * H + C",
-}
-FULL = {"rnn-step-check": 3.0, "rnn-sequence-check": 4.0, "parameter-count-check": 2.0}
 NOTHING = dict.fromkeys(FULL, 0.0)
-
-
-def handed_in(answers=(), more=(), first=()):
-    """A student's notebook: answers by exercise, cells before all others, and cells at the end."""
-    nb = nbformat.from_dict(json.loads(json.dumps(COURSE)))
-    for cell in nb.cells:
-        cell.source = dict(answers).get(cell.id, cell.source)
-    nb.cells = [*map(new_code_cell, first), *nb.cells, *map(new_code_cell, more)]
-    return nb
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +92,7 @@ def test_what_a_cell_shows_is_kept_as_text_and_pictures(box):
     assert "hello" in shown
     assert "ZeroDivisionError" in shown
     assert "a demo has run" not in shown, "an unchanged demo is left out"
-    nb.cells[7].source += "\n"
+    next(cell for cell in nb.cells if cell.id == "demo").source += "\n"
     assert "a demo has run" in json.dumps(graded(nb, box).outputs), "a changed one runs"
 
 
@@ -119,117 +104,76 @@ def test_printing_warning_and_logging_cost_nothing(box):
     assert "inside" in str(result.verdicts["rnn-step-check"])
 
 
-# Attacks. Every one stands in place of, or before, answers that are wrong.
-
-WRONG = {
-    "rnn-step": "def rnn_step(x, h, *w):\n    return h * 0",
-    "rnn-sequence": "def rnn_forward(x, h0, *w):\n    return x * 0",
-    "parameter-count": "def count_parameters(D, H, C):\n    return 0",
-}
-ASKED = "def rnn_step(x, h, *w):\n    {}\ndef rnn_forward(x, h0, *w):\n    {}"
-BEFORE = {
-    "the display hook prints a score": "import sys\nsys.displayhook = lambda value: print(3.0)",
-    "check is replaced": "class Score:\n    def __repr__(self): return '3.0'\ncheck = lambda *a: Score()",
-    "an AST transformer drops what follows": (
-        "import ast\nclass Drop(ast.NodeTransformer):\n    def visit_Expr(self, node): return ast.parse('3.0').body[0]\n"
-        "get_ipython().ast_transformers.append(Drop())"
-    ),
-    "an input transformer replaces what follows": (
-        "get_ipython().input_transformers_post.append(lambda lines: ['3.0\\n'])"
-    ),
-    "run_cell is replaced": "ip = get_ipython()\nip.run_cell = lambda *a, **k: type('R', (), "
-    "dict(error_before_exec=None, error_in_exec=None, result=3.0))()",
-    "the exit hooks print": "import atexit\natexit.register(print, 3.0)",
-    "numpy's comparisons are replaced": "import numpy as np\nnp.abs = lambda *a: np.float64(0)\n"
-    "np.array_equal = np.allclose = lambda *a, **k: True\nnp.ndarray.__eq__ if False else None",
-    "the comparison is replaced": "import autograde.compare\nautograde.compare.compare = lambda *a, **k: None\n"
-    "import autograde.attempt\nautograde.attempt.run.__code__ = (lambda probe, answer, arguments, clock: "
-    "autograde.attempt.Attempt(result=None)).__code__",
-    "the worker answers for itself": (
-        "import gc, socket, autograde.wire as wire\n"
-        "for thing in gc.get_objects():\n    if isinstance(thing, socket.socket):\n"
-        "        wire.send(thing, {'score': 3.0, 'passed': 7, 'verdict': 'right', 'result': None, 'kind': '',"
-        " 'problem': '', 'details': [], 'changed': []})"
-    ),
-    "the worker floods its grader": (
-        "import gc, os, socket\nfor thing in gc.get_objects():\n    if isinstance(thing, socket.socket):\n"
-        "        thing.sendall(b'\\xff' * 1000)"
-    ),
-    "threads go on": "import threading, time\nthreading.Thread(target=lambda: [time.sleep(.01) for _ in range(10**6)],"
-    " daemon=False).start()",
-    "signals are ignored": "import signal\nfor s in range(1, 32):\n    try: signal.signal(s, signal.SIG_IGN)\n"
-    "    except (OSError, ValueError): pass",
-    "the environment says that nbgrader runs": "import os\nos.environ['NBGRADER_EXECUTION'] = 'validate'",
-    "modules are shadowed": "open('numpy.py', 'w').write('raise SystemExit')\nopen('torch.py', 'w').write('')\n"
-    "import sys\nsys.path.insert(0, '.')\nfor name in [m for m in sys.modules if m.startswith('numpy.')]: del sys.modules[name]",
-    "the process ends": "import os\nos._exit(0)",
-}
-OBJECTS = {
-    "equal to everything": "class All:\n    def __eq__(self, other): return True\n    shape = (1, 1)\n    dtype = 'float64'\n"
-    "    def __array__(self, *a, **k): return np.zeros((1, 1))\nrnn_step = lambda *a: All()",
-    "a masked array": "rnn_step = lambda x, h, *w: np.ma.masked_all_like(h)",
-    "an array subclass": "class Lying(np.ndarray):\n    def __array_ufunc__(self, *a, **k): return np.zeros((1, 1))\n"
-    "    def __eq__(self, other): return True\nrnn_step = lambda x, h, *w: h.view(Lying)",
-    "nan": "rnn_step = lambda x, h, *w: h * np.nan",
-    "infinite": "rnn_step = lambda x, h, *w: h + np.inf",
-    "huge": "rnn_step = lambda x, h, *w: np.zeros(10**8)",
-    "deep": "def rnn_step(*a):\n    found = []\n    for _ in range(10**5): found = [found]\n    return found",
-    "an Attempt": "from autograde.attempt import Attempt\nrnn_step = lambda *a: Attempt(result=a[1])",
-    "an exception that says it is right": "def rnn_step(*a):\n    raise type('', (BaseException,), {'__str__': lambda s: 1/0})()",
-    "exit": "def rnn_step(*a):\n    raise SystemExit(0)",
-    "an interrupt": "def rnn_step(*a):\n    raise KeyboardInterrupt",
-    "for ever": "def rnn_step(*a):\n    while True: pass",
-}
-REFERENCE = {
-    "rnncore is asked": "import rnncore\nreturn rnncore.rnn_step(x, h, *w)",
-    "rnncore is asked under another name": "m = __import__('rnn' + 'core')\nreturn getattr(m, 'rnn_' + 'step')(x, h, *w)",
-    "rnncore's file is read": "import glob\nt = open(glob.glob('/**/rnncore.py', recursive=True)[0]).read()\n"
-    "n = {}\nexec(t, n)\nreturn n['rnn_step'](x, h, *w)",
-    "rnncore's source is in a cache": "import linecache\nt = ''.join(linecache.getlines('/course/rnncore.py'))\n"
-    "n = {'__name__': 'r'}\nexec(t, n)\nreturn n['rnn_step'](x, h, *w)",
-    "the exercises are imported": "import importlib\ne = importlib.import_module('autograde.exercises')\n"
-    "return e.find('rnn-step').reference(x, h, *w)",
-    "frames and the garbage collector are searched": "import gc, sys\nf = sys._getframe()\nwhile f:\n"
-    "    for v in f.f_locals.values():\n        if callable(getattr(v, 'reference', None)): return v.reference(x, h, *w)\n"
-    "    f = f.f_back\nfor o in gc.get_objects():\n    if getattr(o, '__name__', '') == 'rnn_step' and o is not rnn_step:\n"
-    "        return o(x, h, *w)\n    if type(o).__name__ in ('Exercise', 'Case', 'Verdict'): return o.reference(x, h, *w)",
-}
+# Attacks: tests/attacks.py says what each of them is to gain, and benchmarks/attacks.py that it gains it elsewhere.
 
 
-@pytest.mark.parametrize("name", BEFORE)
-def test_code_that_forges_earns_nothing_with_wrong_answers(box, name):
-    found = scores(handed_in(WRONG, first=[BEFORE[name]]), box)
-    assert found == NOTHING
+@pytest.fixture(scope="module")
+def lair(tmp_path_factory):
+    """A course with its secrets, and an honest student in it."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("GRADERS_TOKEN", SECRETS["the grader's environment"])
+        yield attacked.course(tmp_path_factory.mktemp("lair") / "course")
+
+
+@pytest.mark.parametrize("attack", [a for a in ATTACKS if a.gain in (POINTS, LEAK)], ids=lambda attack: attack.name)
+def test_an_attack_earns_and_learns_nothing(box, lair, attack):
+    student = f"{ATTACKER}-{ATTACKS.index(attack)}"
+    attack.hand_in(lair, student)
+    result = graded(notebook.read(lair / "submitted" / student / SLUG / f"{SLUG}.ipynb"), box)
+    shutil.rmtree(lair / "submitted" / student)
+    assert {name: verdict.score for name, verdict in result.verdicts.items()} == NOTHING
+    shown = json.dumps(result.outputs) + "".join(map(str, result.verdicts.values()))
+    assert leaked(shown) == []
     with box.worker() as other:
         assert other.run("1 + 1", 5)["text"].strip() == "2", "and harms no other submission"
 
 
-def test_a_worker_that_promises_much_and_sends_little_is_not_waited_for(needs):
+@pytest.fixture(scope="module")
+def class_of_attackers(lair, needs):
+    """The course after a whole class was graded that wants to harm or to stop it."""
     needs("bwrap")
-    code = (
-        "import gc, socket, struct\nfor thing in gc.get_objects():\n    if isinstance(thing, socket.socket):\n"
-        "        thing.sendall(struct.pack('>QQ', 31_000_000, 0))"
-    )
-    with Sandbox(limits=Limits(wall=4)) as hasty:
-        result = graded(handed_in(WRONG, first=[code]), hasty)
-    assert {name: verdict.score for name, verdict in result.verdicts.items()} == NOTHING
-    assert "ran for too long" in result.problem
+    attacks = {f"{ATTACKER}-{k}": a for k, a in enumerate(ATTACKS) if a.gain in (HARM, STOP, SCRIPT)}
+    for student, attack in attacks.items():
+        attack.hand_in(lair, student)
+    before = attacked.state(lair)
+    course = Course(lair)
+    course.api.config.GradeOutside.limits = {"wall": 6, "cpu": 4}
+    results = classroom.grade(course, SLUG)
+    return {attack.name: attacked.gained(attack, lair, name, before) for name, attack in attacks.items()}, results
 
 
-@pytest.mark.parametrize("name", OBJECTS)
-def test_results_made_to_confuse_earn_nothing(box, name):
-    found = scores(handed_in(WRONG | {"rnn-step": OBJECTS[name]}), box)
-    assert found == NOTHING
+@pytest.mark.parametrize("attack", [a.name for a in ATTACKS if a.gain in (HARM, STOP, SCRIPT)])
+def test_an_attack_harms_and_stops_nothing(class_of_attackers, attack):
+    gained, _ = class_of_attackers
+    assert gained[attack] == ""
 
 
-@pytest.mark.parametrize("name", REFERENCE)
-def test_the_right_result_is_not_to_be_had_where_the_answer_runs(box, name):
-    body = REFERENCE[name].replace("\n", "\n    ")
-    watch_off = "import sys\nsys.setprofile(None)\n    "
-    for start in ("", watch_off):
-        answer = f"def rnn_step(x, h, *w):\n    {start}{body}"
-        found = graded(handed_in(WRONG | {"rnn-step": answer}), box)
-        assert found.verdicts["rnn-step-check"].score == 0, str(found.verdicts["rnn-step-check"])
+def test_beside_a_class_of_attackers_an_honest_answer_earns_its_points(class_of_attackers):
+    _, results = class_of_attackers
+    for result in results:
+        assert result.score == (sum(FULL.values()) if result.student == VICTIM else 0), result.student
+
+
+def test_no_two_attacks_have_one_name_and_each_kind_of_gain_is_tried():
+    assert len({attack.name for attack in ATTACKS}) == len(ATTACKS) >= 50
+    assert {attack.gain for attack in ATTACKS} == {POINTS, LEAK, HARM, STOP, SCRIPT}
+
+
+ODD = {
+    "infinite": "rnn_step = lambda x, h, *w: h + np.inf",
+    "huge": "rnn_step = lambda x, h, *w: np.zeros(10**8)",
+    "deep": "def rnn_step(*a):\n    found = []\n    for _ in range(10**5): found = [found]\n    return found",
+    "an Attempt": "from autograde.attempt import Attempt\nrnn_step = lambda *a: Attempt(result=a[1])",
+    "an exception that cannot be shown": "def rnn_step(*a):\n    raise type('', (BaseException,), {'__str__': lambda s: 1/0})()",
+    "exit": "def rnn_step(*a):\n    raise SystemExit(0)",
+    "an interrupt": "def rnn_step(*a):\n    raise KeyboardInterrupt",
+    "for ever": "def rnn_step(*a):\n    while True: pass",
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_results_earn_nothing(box, name):
+    assert scores(handed_in(WRONG | {"rnn-step": ODD[name]}), box) == NOTHING
 
 
 def test_of_rnncore_a_sequence_finds_the_step_and_no_forward(box):
@@ -255,22 +199,6 @@ def drop_checks(nb):
     nb.cells = [cell for cell in nb.cells if not cell.id.endswith("-check")]
 
 
-def edit_checks(nb):
-    for cell in nb.cells:
-        if cell.id.endswith("-check"):
-            cell.source, cell.metadata = "3.0", about(cell.id, grade=True, locked=False, points=100)
-
-
-def skip_checks(nb):
-    for cell in nb.cells:
-        cell.metadata["tags"] = ["skip-execution", "demo"]
-
-
-def duplicate_checks(nb):
-    copies = [new_code_cell("3.0", metadata=about(f"{name}-check", grade=True, points=3)) for name in CHECKS]
-    nb.cells = [*copies, *nb.cells, *copies]
-
-
 def make_checks_prose(nb):
     nb.cells = [new_markdown_cell(c.source, id=c.id, metadata=c.metadata) if "check" in c.id else c for c in nb.cells]
 
@@ -287,7 +215,7 @@ def keep_outputs(nb):
             cell.outputs = [nbformat.v4.new_output("execute_result", data={"text/plain": "3.0"}, execution_count=1)]
 
 
-CHANGES = [drop_checks, edit_checks, skip_checks, duplicate_checks, make_checks_prose, rename_checks, keep_outputs]
+CHANGES = [drop_checks, edit_checks, tag_checks, double_checks, make_checks_prose, rename_checks, keep_outputs]
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
@@ -352,6 +280,41 @@ def test_what_is_no_notebook_earns_nothing_and_says_why(box, tmp_path, content, 
     assert "could not be read" in str(result.verdicts["rnn-step-check"])
     assert reason in result.problem
     assert result.problem
+
+
+@pytest.mark.parametrize(
+    ("source", "count", "reason"),
+    [
+        ("1", 1001, "1,0.. cells"),
+        ("x" * 5001, 1, "line"),
+        ("x\n" * 10_001, 1, "a cell"),
+        ("x\n" * 9999, 26, "cells have"),
+    ],
+)
+def test_a_notebook_too_large_to_make_a_page_of_is_not_read(tmp_path, source, count, reason):
+    path = tmp_path / "x.ipynb"
+    nbformat.write(handed_in(WRONG, more=[source] * count), path)
+    assert re.search(reason, notebook.read(path).metadata["unreadable"])
+    clean = notebook.sanitised(handed_in(WRONG, more=[source] * count), COURSE)  # as nbgrader's own command reads it
+    assert re.search(reason, clean.metadata["unreadable"])
+
+
+def test_what_all_cells_show_together_is_bounded(box, monkeypatch):
+    monkeypatch.setattr(grader, "SHOWN_LIMIT", 50_000)
+    outputs = graded(handed_in(RIGHT, more=["print('x' * 15_000)"] * 9), box).outputs
+    assert sum(len(text) for shown in outputs.values() for output in shown for text in output.values()) < 50_000
+
+
+def test_the_network_is_run_outside_and_its_weights_are_looked_at_there(box):
+    answers = {
+        "a list": "[1]",
+        "a wrong shape": "dict.fromkeys(['W_xh', 'W_hh', 'b_h', 'W_hy', 'b_y'], np.ones((2, 2)))",
+    }
+    for name, answer in answers.items():
+        found = graded(handed_in(WRONG | {"parity-weights": f"parity_weights = lambda: {answer}"}), box)
+        verdict = found.verdicts["parity-weights-check"]
+        assert verdict.score == 0, name
+        assert "expected" in str(verdict), name
 
 
 def test_a_notebook_of_an_older_format_with_the_ids_of_a_newer_one_is_read(tmp_path):

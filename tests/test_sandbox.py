@@ -142,6 +142,8 @@ def test_privileges_cannot_be_won_back(box):
     assert said(box, code.format(call="mount(b'none', b'/usr', b'tmpfs', 0, None)")) == "-1 1\n"
     assert said(box, code.format(call="umount2(b'/proc', 2)")) == "-1 1\n"
     assert said(box, code.format(call="chroot(b'/scratch')")) == "-1 1\n"
+    user_namespace = "unshare(0x10000000)"  # in one of its own a process is root, and may mount
+    assert said(box, code.format(call=user_namespace)) == "-1 1\n"
     assert "OSError" in said(box, "import os\nos.setuid(0)")
 
 
@@ -218,9 +220,16 @@ def test_an_ordinary_user_is_confined_as_well(needs):
     assert done.stdout.strip() == "65534 1 []", done.stderr
 
 
+def test_where_memory_ends_students_processes_go_first(needs):
+    needs("bwrap")
+    with Sandbox(confined=False, limits=SMALL) as made:  # confined, it could not read its own mark
+        assert said(made, "print(open('/proc/self/oom_score_adj').read())") == "1000\n\n"
+
+
 MESSAGES = [
     b'{"a": 1, "b": 2}', b"[" * 5000, b"9" * 5000, b'{"tensor": ["O", [1], 0]}', b'{"array": ["f8", [-1], 0]}',
     b'{"tuple": 3}', b'{"scalar": ["f8", [], 99]}', b'{"array": ["f8", [1, 1e9], 0]}', b'{"dict": []}', b'{"x": {}}',
+    b'{"array": ["f8", [1000000000000000000000], 0]}', b'{"array": ["f8", [1], 1000000000000000000000]}',
     b'{"array": ["f8", [987654321, 99], 0]}', b'{"array": ["f8", [0, 1000000000000000000000], 0]}', b"\xff\x00", b"",
 ]  # fmt: skip
 

@@ -8,7 +8,7 @@ import rnncore
 from autograde import draw
 from autograde.exercise import Case, Exercise, Manual
 from autograde.exercise import Misconception as M
-from autograde.probes import bits_of_relu_network, call
+from autograde.probes import bits_of_relu_network, call, weights_of_relu_network
 
 BY_TORCH = ("torch.nn.RNN", "torch.nn.RNNCell", "torch.rnn_tanh_cell")  # what would do the exercise
 
@@ -486,6 +486,7 @@ PARITY = Exercise(
     reference=lambda: _network([1, 2], [[1, -1], [2, -2]], [0, -2], [1, -1]),
     cases=parity_cases,
     probe=bits_of_relu_network,
+    inside=weights_of_relu_network,  # anyone can tell odd from even
     axes="B T",
     result="the bit (is y_t > 1/2?)",
     place=_bits_so_far,
