@@ -21,6 +21,7 @@ c = get_config()
 c.CourseDirectory.course_id = "recurrence"
 c.CourseDirectory.root = str(HERE)
 c.Exchange.root = str(HERE / "exchange")  # students must be able to reach this folder
+c.ExchangeFactory.collect = "autograde.exchange.Collect"  # nbgrader's own follows a student's links
 c.CourseDirectory.include = ["*.ipynb", "timestamp.txt", "submission_secret.txt"]  # nothing else is copied
 
 # Students' code is run in a sandbox and compared from outside (autograde.oracle); everything after is nbgrader's own.

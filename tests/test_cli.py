@@ -7,6 +7,7 @@ import nbformat
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from nbgrader.exchange import ExchangeFactory
 
 from autograde import classroom, exercises, sample, sandbox
 from autograde import release as releasing
@@ -157,6 +158,25 @@ def test_a_submission_whose_kernel_dies_is_named_and_the_others_are_graded(cours
     assert (good.score, good.cells, good.problem) == (2.0, {"f-check": 2.0}, "")
     assert dead.score == 0.0
     assert "ended by itself" in dead.problem
+
+
+@pytest.mark.parametrize("ours", [False, True], ids=["nbgrader's own", "ours"])
+def test_collecting_reads_nothing_that_a_link_points_to(course, needs, ours):
+    needs("bwrap")
+    if not ours:
+        course.api.config.ExchangeFactory.pop("collect")
+    course.api.exchange = ExchangeFactory(config=course.api.config)
+    inbound = course.root / "exchange" / "recurrence" / "inbound"
+    source = course.root / "source" / SLUG
+    mallory = inbound / f"mallory+{SLUG}+2026-01-01 00:00:00 UTC+0000"
+    mallory.mkdir(parents=True)
+    (mallory / f"{SLUG}.ipynb").symlink_to(source / f"{SLUG}.ipynb")
+    (mallory / "timestamp.txt").write_text("2026-01-01 00:00:00 UTC")
+    (inbound / f"eve+{SLUG}+2026-01-01 00:00:00 UTC+0000").symlink_to(source)
+    course.run(course.api.collect, SLUG, update=True)
+    results = classroom.grade(course, SLUG)
+    assert [(g.student, g.score) for g in results] == ([("mallory", 0)] if ours else [("eve", 2), ("mallory", 2)])
+    assert not ours or "link" in results[0].problem
 
 
 def test_an_unknown_chapter_is_named_with_the_known_ones(course, project):
