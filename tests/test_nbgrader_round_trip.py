@@ -21,8 +21,9 @@ from axe_playwright_python.sync_playwright import Axe
 from bs4 import BeautifulSoup
 from nbgrader.api import Gradebook
 
-from autograde import exercises, sample
+from autograde import classroom, exercises, sample
 from autograde.check import verdict
+from autograde.course import Course
 
 SLUG = "01_forward"
 BIN = Path(sys.executable).parent
@@ -226,7 +227,7 @@ def test_a_figure_that_a_person_grades_is_kept_as_a_picture(graded):
     assert any("image/png" in output.get("data", {}) for output in cell.outputs)
 
 
-def test_a_second_run_runs_nothing_and_a_changed_submission_alone(graded, root, tmp_path):
+def test_a_second_run_runs_nothing_and_a_changed_submission_alone(graded, root, tmp_path, monkeypatch):
     copy = tmp_path / "course"
     shutil.copytree(graded, copy)
     config = copy / "nbgrader_config.py"
@@ -239,6 +240,14 @@ def test_a_second_run_runs_nothing_and_a_changed_submission_alone(graded, root, 
         assert parsed(path.read_text("utf-8")) == parsed(theirs), "as nbgrader's own command writes it"
     kept = set(copy.glob(".graded/*.json"))
     assert len(pages) > 3
+    said = run(sys.executable, "-m", "autograde", "report", SLUG, "--course", str(copy), cwd=root)
+    reported = copy / "reports" / f"{SLUG}.html"
+    assert f"report: {reported}" in said
+    assert "only the scores are known" not in reported.read_text("utf-8")
+    assert "the bias is missing" in reported.read_text("utf-8")
+    with monkeypatch.context() as updated:
+        updated.setattr("autograde.oracle._environment", lambda: "another version")
+        assert all(one.verdicts for one in classroom.look(Course(copy), SLUG)), "what was graded then is still known"
     again = run(*command, cwd=root).splitlines()
     assert [line for line in again if " of 19" in line] == [line for line in first if " of 19" in line]
     assert {path: path.stat().st_mtime_ns for path in copy.glob("feedback/*/*/*.html")} == pages

@@ -6,11 +6,10 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from click.testing import CliRunner
 
-from autograde import classroom, report, sample, similar
+from autograde import report, similar
 from autograde.__main__ import main, summary
 from autograde.classroom import Graded
 from autograde.course import Course
-from autograde.release import ROOT
 
 SLUG = "01_forward"
 NAME = "<script>document.title = 'forged'</script>"
@@ -145,26 +144,6 @@ def test_the_summary_counts_what_is_worth_a_look():
         "8 graded, 2 could not be read or run, 1 ran out of time, 1 used what an exercise forbids, 8 wait for a person"
     )
     assert summary([Graded("ada", 1.0, 1.0, {"f": 1.0})]) == "1 graded, 0 could not be read or run"
-
-
-# A whole class.
-
-
-@pytest.mark.skipif(not (ROOT / "solutions").is_dir(), reason="this is the student edition: there is nothing to grade")
-def test_a_graded_class_is_reported_before_and_after_the_grading_itself_changes(tmp_path, needs, monkeypatch):
-    needs("bwrap")
-    sample.sample(tmp_path, say=lambda text: None)
-    run = CliRunner().invoke(main, ["report", SLUG, "--course", str(tmp_path)])
-    assert run.exit_code == 0, run.output
-    path = tmp_path / "reports" / f"{SLUG}.html"
-    assert run.output.strip().endswith(f"report: {path}")
-    first = path.read_text("utf-8")
-    assert "only the scores are known" not in first
-    assert "graded</dt><dd>13<" in first
-    assert "the bias is missing" in first
-    monkeypatch.setattr("autograde.oracle._environment", lambda: "an update")
-    again = classroom.look(Course(tmp_path), SLUG)
-    assert all(graded.verdicts for graded in again), "what was graded then is still known"
 
 
 def test_nothing_handed_in_is_said(tmp_path):
