@@ -86,41 +86,47 @@ def _provided(exercise):
 
 
 def _run(nb, checks, others, provided, box, seed, result):
-    """Run a notebook's cells in one worker and judge these checks, not the others.
-
-    Where all of rnncore is at hand, cells run to the end, what they show is kept, and the instructor's own tests run.
-    """
-    errors, whole, room = {}, provided is None, SHOWN_LIMIT
+    """Run a notebook's cells in one worker and judge these checks, not the others."""
     for check in checks.values():
         expect(check.exercise, seed)
-    try:
-        with box.worker() as worker:
-            worker.provide(modules(provided))
-            for place, cell in enumerate(nb.cells):
-                name = grade_id(cell)
-                if not whole and checks.keys() <= result.verdicts.keys():
-                    break
-                if name in checks:
-                    result.verdicts[name] = _judged(worker, checks[name], errors, seed)
-                elif runs(cell) and name not in others and (whole or not is_test(cell)):
-                    figures = whole and bool(cell.metadata.get("nbgrader", {}).get("grade"))
-                    shown = worker.run(cell.source, box.limits.cell, figures)
-                    errors[name] = str(shown["error"])
-                    if whole:
-                        outputs = _outputs(shown)
-                        room -= sum(len(text) for output in outputs for text in output.values())
-                        result.outputs[place] = outputs if room >= 0 else []
-                    if is_test(cell) and not errors[name]:
-                        result.passed[name] = _finite(shown["value"])
-    except Died as error:
-        reason, kind = str(error), error.kind
-    except Exception as error:  # the worker's answer is none: it may be any plain data at all
-        reason, kind = f"The notebook's process answered nonsense ({type(error).__name__}).", Died.kind
-    else:
-        return
-    result.problem = reason
-    for name in checks.keys() - result.verdicts.keys():
-        result.verdicts[name] = _refused(checks[name], reason, kind)
+    ours, reason = modules(provided), ""
+    with box.worker() as worker:  # outside of what follows: where no worker can be had, nobody is graded
+        try:
+            worker.provide(ours)
+            _run_cells(nb, checks, others, provided is None, worker, box.limits.cell, seed, result)
+        except Died as error:
+            reason, kind = str(error), error.kind
+        except Exception as error:  # the worker's answer is none: it may be any plain data at all
+            reason, kind = f"The notebook's process answered nonsense ({type(error).__name__}).", Died.kind
+    if reason:
+        result.problem = reason
+        for name in checks.keys() - result.verdicts.keys():
+            result.verdicts[name] = _refused(checks[name], reason, kind)
+
+
+def _run_cells(nb, checks, others, whole, worker, seconds, seed, result):
+    """Run cells up to the last of these checks, and judge these.
+
+    Where the `whole` of rnncore is at hand, cells run to the end, what they show is kept, and the instructor's own
+    tests run.
+    """
+    errors, room = {}, SHOWN_LIMIT
+    for place, cell in enumerate(nb.cells):
+        name = grade_id(cell)
+        if not whole and checks.keys() <= result.verdicts.keys():
+            break
+        if name in checks:
+            result.verdicts[name] = _judged(worker, checks[name], errors, seed)
+        elif runs(cell) and name not in others and (whole or not is_test(cell)):
+            figures = whole and bool(cell.metadata.get("nbgrader", {}).get("grade"))
+            shown = worker.run(cell.source, seconds, figures)
+            errors[name] = str(shown["error"])
+            if whole:
+                outputs = _outputs(shown)
+                room -= sum(len(text) for output in outputs for text in output.values())
+                result.outputs[place] = outputs if room >= 0 else []
+            if is_test(cell) and not errors[name]:
+                result.passed[name] = _finite(shown["value"])
 
 
 def _refused(check, reason, kind):

@@ -375,10 +375,23 @@ OUTPUT = Exercise(
 
 
 def count_cases(rng):
-    for D, H, C in [(1, 1, 1), (3, 5, 2), (5, 3, 2), (4, 4, 4), (50, 64, 10)]:
-        yield Case(f"D = {D}, H = {H}, C = {C}", {"D": D, "H": H, "C": C})
-    D, H, C = (int(size) for size in rng.integers(2, 500, size=3))
-    yield Case("sizes drawn at random", {"D": D, "H": H, "C": C})
+    def different(low, high):
+        return sorted(map(int, rng.choice(np.arange(low, high), 3, replace=False)))
+
+    def sizes(D, H, C):
+        return {"D": D, "H": H, "C": C}
+
+    yield Case("D = H = C = 1", sizes(1, 1, 1), counted=False)  # whose result anyone can know by heart
+    small, middle, large = different(3, 10)
+    yield Case("small sizes, H the largest", sizes(small, large, middle))
+    small, middle, large = different(3, 10)
+    yield Case("small sizes, D the largest", sizes(large, middle, small))
+    small, middle, large = different(3, 10)
+    yield Case("small sizes, C the largest", sizes(middle, small, large))
+    same = int(rng.integers(3, 10))
+    yield Case("D = H = C", sizes(same, same, same))
+    small, middle, large = different(20, 500)
+    yield Case("sizes as in practice", sizes(middle, large, small))
 
 
 def _reference_count(D, H, C):
