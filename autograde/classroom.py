@@ -74,9 +74,11 @@ def grade(course, assignment, student="*", confined=True, jobs=None):
     with Pages(course, assignment, jobs) as pages, alone(course):
         bar = tqdm(total=len(students), desc=f"grading {assignment}", unit="submission", file=sys.stderr)
         with bar, contextlib.closing(_run_ahead(course, assignment, students, sources, box, jobs)) as ahead:
-            for name, found, digest in ahead:
+            for name, found, digest, fault in ahead:
                 results[name] = found
-                if not written.is_current(name, digest):
+                if fault:
+                    failed[name] = fault
+                elif not written.is_current(name, digest):
                     result = _write_grades(course, assignment, name)
                     if result["success"]:
                         digests[name] = digest
@@ -160,13 +162,22 @@ def _notebooks(course, assignment, student, sources):
 
 
 def _run_ahead(course, assignment, students, sources, box, jobs):
-    """Yield (student, results, digest) when its notebooks' results lie in the cache, where nbgrader finds them.
+    """Yield (student, results, digest, "") when its notebooks' results lie in the cache, where nbgrader finds them.
 
-    The digest is of everything that the student's entry in the gradebook depends on.
+    The digest is of everything that the student's entry in the gradebook depends on. Where the grading itself has a
+    fault, the last says so: that student is not graded, and the others are.
     """
     oracle.seed_of(course.root)  # drawn before several threads ask for it
 
     def work(student):
+        try:
+            return *run(student), ""
+        except Unconfined:
+            raise
+        except Exception as error:
+            return student, [], "", f"not graded, by a fault of the grading: {type(error).__name__}: {error}; run again"
+
+    def run(student):
         both = _notebooks(course, assignment, student, sources)
         results = [oracle.cached(course.root, nb, source, box) for nb, source in both]
         parts = [result["digest"] for result in results]

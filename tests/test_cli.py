@@ -1,6 +1,7 @@
 """The grading's command line refuses in one clear sentence, changes nothing then, and loses nothing."""
 
 import json
+import re
 import shutil
 
 import nbformat
@@ -9,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from nbgrader.exchange import ExchangeFactory
 
-from autograde import classroom, exercises, sample, sandbox
+from autograde import classroom, exercises, oracle, sample, sandbox
 from autograde import release as releasing
 from autograde.__main__ import main, table
 from autograde.check import verdict
@@ -177,6 +178,29 @@ def test_collecting_reads_nothing_that_a_link_points_to(course, needs, ours):
     results = classroom.grade(course, SLUG)
     assert [(g.student, g.score) for g in results] == ([("mallory", 0)] if ours else [("eve", 2), ("mallory", 2)])
     assert not ours or "link" in results[0].problem
+
+
+def test_a_fault_of_the_grading_itself_costs_one_student_until_the_next_run(course, monkeypatch, needs):
+    needs("bwrap")
+    hand_in(course, "ada")
+    hand_in(course, "dora")
+    path = course.root / "submitted" / "dora" / SLUG / f"{SLUG}.ipynb"
+    path.write_text(path.read_text().replace("raise NotImplementedError()", "return 1"))
+    real = oracle.grade
+
+    def faulty(nb, *rest):
+        if "return 1" not in str(nb):
+            raise SystemError("as good as new")
+        return real(nb, *rest)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(oracle, "grade", faulty)
+        code, said = invoke("grade", SLUG, "--course", str(course.root))
+    assert code == 1
+    assert re.search(r"ada .*by a fault of the grading: SystemError: as good as new; run again", said)
+    assert re.search(r"dora +2.00 of 2\n", said)
+    code, said = invoke("grade", SLUG, "--course", str(course.root))
+    assert code == 0, said
 
 
 def test_an_unknown_chapter_is_named_with_the_known_ones(course, project):
