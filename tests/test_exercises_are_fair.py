@@ -53,7 +53,7 @@ def test_the_reference_passes_for_every_seed(exercise):
 
 @pytest.mark.parametrize(("exercise", "name"), MISTAKES, ids=[f"{e.id}: {name}" for e, name in MISTAKES])
 def test_a_misconception_loses_points_and_alike_for_every_seed(exercise, name, monkeypatch):
-    monkeypatch.setattr(diagnose, "_names", lambda *a: [])  # the slow part, and tested by itself
+    monkeypatch.setattr(diagnose, "misconceptions_of", lambda *a: [])  # the slow part, and tested by itself
     scores = {
         verdict(exercise, exercise.misconceptions[name].implementation, seed, trusted=True).score for seed in SEEDS
     }
