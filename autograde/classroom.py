@@ -59,7 +59,7 @@ def grade(course, assignment, student="*", confined=True, jobs=None):
     Students' cells run in a sandbox, `jobs` notebooks at a time, or unconfined, as the user who calls this. Raises
     `Problem` when there is nothing to grade, no sandbox can be made, or another run is grading this course.
     """
-    students = handed_in(course, assignment, student)
+    students = matching(course, assignment, student)
     steps = course.api.config.get("Autograde", {}).get("autograde_preprocessors", [])
     if "autograde.oracle.GradeOutside" not in steps:
         raise Problem(
@@ -96,7 +96,7 @@ def grade(course, assignment, student="*", confined=True, jobs=None):
 
 def look(course, assignment):
     """Return a `Graded` for each submission as it stands, without grading anything; what is not graded is left out."""
-    students, sources = handed_in(course, assignment), sources_of(course, assignment)
+    students, sources = matching(course, assignment), sources_of(course, assignment)
     written, results, limits = _Written(course, assignment), {}, limits_of(course)
     for name in tqdm(students, desc="reading", unit="submission", file=sys.stderr):
         if name in written.entered:
@@ -107,10 +107,9 @@ def look(course, assignment):
     return list(_in_gradebook(course, assignment, sorted(results), results))
 
 
-def handed_in(course, assignment, student="*"):
+def matching(course, assignment, student="*"):
     """Return the students whose submission was collected and whose name matches; raise `Problem` when there is none."""
-    folders = course.root.glob(f"submitted/*/{assignment}")
-    collected = sorted(path.parent.name for path in folders if path.is_dir())
+    collected = course.collected(assignment)
     students = [name for name in collected if fnmatch.fnmatch(name, student)]
     if not students:
         found = f"by a student matching {student!r} " if collected else ""

@@ -57,13 +57,16 @@ class Course:
         loaded.CourseDirectory.setdefault("root", str(self.root))  # else nbgrader takes the folder it was started in
         self.api = NbGraderAPI(config=loaded)
 
+    def collected(self, assignment):
+        """Return the students whose submission of an assignment was collected."""
+        return sorted(path.parent.name for path in self.root.glob(f"submitted/*/{assignment}") if path.is_dir())
+
     def handed_in(self, assignment):
         """Return the students who handed an assignment in: collected, or still waiting in the exchange."""
-        collected = {path.parent.name for path in self.root.glob(f"submitted/*/{assignment}") if path.is_dir()}
         exchange = self.api.exchange.Collect(coursedir=self.api.coursedir, parent=self.api)
         inbound = Path(exchange.root) / self.api.course_id / "inbound"
         waiting = {path.name.split("+")[0] for path in inbound.glob(f"*+{assignment}+*")}
-        return sorted(collected | waiting)
+        return sorted({*self.collected(assignment), *waiting})
 
     def publish(self, assignment):
         """Put a release into the exchange, over an earlier one; return nbgrader's result."""

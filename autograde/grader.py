@@ -24,7 +24,7 @@ from autograde.sandbox import Died
 
 ROOT = Path(__file__).resolve().parent.parent
 SHOWN_LIMIT = 10**7  # characters that all cells of a notebook may show together
-_ONE = threading.Lock()  # Python 3.11 cannot parse in two threads at once: python/cpython issue 106905
+_PARSING = threading.Lock()  # Python 3.11 cannot parse in two threads at once: python/cpython issue 106905
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -91,7 +91,7 @@ def _run(nb, checks, others, provided, box, seed, result):
     """Run a notebook's cells in one worker and judge these checks, not the others."""
     for check in checks.values():
         expect(check.exercise, seed)
-    with _ONE:
+    with _PARSING:
         ours, reason = modules(provided), ""
     with box.worker() as worker:  # outside of what follows: where no worker can be had, nobody is graded
         try:

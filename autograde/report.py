@@ -104,10 +104,11 @@ def stopped(graded):
     """Return [(student, what happened)] of submissions that a person should look at."""
     found = []
     for g in graded:
-        kinds = {verdict["kind"]: name for name, verdict in g.verdicts.items() if verdict["kind"] in STOPPED}
+        kinds = [(name, verdict["kind"]) for name, verdict in g.verdicts.items()]
         if g.problem:
             found.append((g.student, g.problem))
-        found += [(g.student, f"{name}: {STOPPED[kind]}") for kind, name in kinds.items() if not g.problem]
+        else:
+            found += [(g.student, f"{name}: {STOPPED[kind]}") for name, kind in kinds if kind in STOPPED]
     return found
 
 
@@ -124,20 +125,18 @@ def _pairs(course, assignment):
     """Compare what students wrote into answer cells; known is what they were given and the model answers."""
     answers, known = {}, {}
     for name, source in classroom.sources_of(course, assignment).items():
-        given = {cell.id: cell.source for cell in notebook.read(_released(course, assignment, name)).cells}
+        released = notebook.read(course.root / "release" / assignment / f"{name}.ipynb")
+        given = {notebook.grade_id(cell): cell.source for cell in released.cells}
         for cell in source.cells:
             if cell.metadata.get("nbgrader", {}).get("solution"):
-                known[notebook.grade_id(cell)] = cell.cell_type, [cell.source, given.get(cell.id, "")]
-        for student in classroom.handed_in(course, assignment):
+                exercise = notebook.grade_id(cell)
+                known[exercise] = cell.cell_type, [cell.source, given.get(exercise, "")]
+        for student in course.collected(assignment):
             path = course.root / "submitted" / student / assignment / f"{name}.ipynb"
             for cell in notebook.read(path).cells:
                 if (exercise := notebook.grade_id(cell)) in known:
                     answers.setdefault(exercise, {})[student] = str(cell.source)[:LONGEST]
     return similar.pairs(answers, known)
-
-
-def _released(course, assignment, name):
-    return course.root / "release" / assignment / f"{name}.ipynb"
 
 
 def _histogram(values, bins, label, percent=False):

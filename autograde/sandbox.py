@@ -94,8 +94,7 @@ class Sandbox:
                     self._control.sendall(f"kill {number}".encode())
 
     def _fork(self, number, theirs):
-        limits = {name: value for name, value in asdict(self.limits).items() if name != "cell"}
-        limits |= {"confined": int(self.confined)}
+        limits = asdict(self.limits) | {"confined": int(self.confined)}
         text = " ".join(["fork", number, *(f"{name}={value}" for name, value in limits.items())])
         socket.send_fds(self._control, [text.encode()], [theirs.fileno()])
         if self._control.recv(64) != b"started\n":

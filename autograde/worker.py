@@ -192,9 +192,7 @@ def _shell():
     sys.modules["__main__"] = shell.user_module
     shell.enable_matplotlib("inline")
     backend_inline.set_matplotlib_formats = lambda *formats, **_: None  # the course asks for SVG; only PNG is taken
-    shell.events.unregister(
-        "post_execute", backend_inline.flush_figures
-    )  # `_run_cell` does it, where figures are wanted
+    shell.events.unregister("post_execute", backend_inline.flush_figures)  # `_run_cell` does it where they are wanted
     shell.displayhook.write_output_prompt = lambda: None
     _warm_up(shell)
     return shell

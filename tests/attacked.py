@@ -2,23 +2,9 @@
 
 import contextlib
 
+import attacks
 import nbformat
-from attacks import (
-    FULL,
-    HARM,
-    LEAK,
-    POINTS,
-    RIGHT,
-    SCRIPT,
-    SECRETS,
-    SLUG,
-    STOP,
-    VICTIM,
-    active,
-    course_notebook,
-    handed_in,
-    leaked,
-)  # fmt: skip
+from attacks import FULL, RIGHT, SECRETS, SLUG, VICTIM
 from nbgrader.api import Gradebook, MissingEntry
 
 from autograde.course import Course
@@ -33,7 +19,7 @@ def course(folder, tests=None, configure=lambda made: None):
     """
     made = Course(folder)
     configure(made)
-    source = course_notebook(tests)
+    source = attacks.course_notebook(tests)
     for cell in source.cells:
         if cell.id in RIGHT:
             cell.source = f"### BEGIN SOLUTION\n# {SECRETS['the source']}\n{RIGHT[cell.id]}\n### END SOLUTION"
@@ -44,7 +30,7 @@ def course(folder, tests=None, configure=lambda made: None):
     (folder / ".seed").write_text(f"{SECRETS['the seed']}\n")
     path = folder / "submitted" / VICTIM / SLUG / f"{SLUG}.ipynb"
     path.parent.mkdir(parents=True)
-    nbformat.write(handed_in(RIGHT, more=["# " + SECRETS["another's submission"]]), path)
+    nbformat.write(attacks.handed_in(RIGHT, more=["# " + SECRETS["another's submission"]]), path)
     return folder
 
 
@@ -59,16 +45,16 @@ def gained(attack, place, student, before, ended=""):
 
     before is the course's `state` before the run; ended says how the run ended, "" for well.
     """
-    if attack.gain == POINTS:
+    if attack.gain == attacks.POINTS:
         points = sum(score or 0 for score in scores(place, student).values())
         return f"{points:g} of {sum(FULL.values()):g} points" if points else ""
-    if attack.gain == LEAK:
-        return ", ".join(leaked("".join(pages(place, student))))
-    if attack.gain == SCRIPT:
-        return ", ".join(dict.fromkeys(name for page in pages(place, student, "html") for name in active(page)))
-    if attack.gain == STOP:
+    if attack.gain == attacks.LEAK:
+        return ", ".join(attacks.leaked("".join(pages(place, student))))
+    if attack.gain == attacks.SCRIPT:
+        return ", ".join(dict.fromkeys(name for page in pages(place, student, "html") for name in attacks.active(page)))
+    if attack.gain == attacks.STOP:
         return ended or ("" if is_graded(place, student) else "it is not graded")
-    assert attack.gain == HARM
+    assert attack.gain == attacks.HARM
     return harm(place, student, before)
 
 

@@ -8,7 +8,7 @@ import nbgrader
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from autograde import classroom
+from autograde import classroom, report
 from autograde.course import Course, Problem
 
 AUTOTESTS = Path(nbgrader.__file__).parent / "tests" / "apps" / "files" / "autotests.yml"
@@ -104,6 +104,12 @@ def test_a_graded_notebook_is_the_same_every_time(course, points):
     before = path.read_text()
     course.run(course.api.autograde, "own", "right", force=True)
     assert path.read_text() == before
+
+
+def test_it_is_reported_though_its_cells_have_no_ids(course, points):
+    text = report.report(course, "own").read_text("utf-8")
+    assert "written-by-nbgrader" in text
+    assert "graded</dt><dd>2<" in text
 
 
 def test_a_notebook_in_another_language_is_refused_by_name(course):

@@ -85,6 +85,12 @@ def test_what_is_marked_is_text():
 # The page.
 
 
+def test_each_exercise_that_stopped_is_listed():
+    two = {"rnn-step": verdict("OutOfTime"), "output-layer": verdict("OutOfTime")}
+    found = report.stopped([Graded("ada", verdicts=two)])
+    assert found == [("ada", "rnn-step: ran out of time"), ("ada", "output-layer: ran out of time")]
+
+
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory, browser):
     path = tmp_path_factory.mktemp("report") / "report.html"
