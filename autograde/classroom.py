@@ -4,7 +4,6 @@ import contextlib
 import fcntl
 import fnmatch
 import hashlib
-import json
 import os
 import shutil
 import sys
@@ -19,7 +18,7 @@ from nbgrader.api import MissingEntry
 from nbgrader.utils import parse_utc, temp_attrs
 from tqdm import tqdm
 
-from autograde import notebook, oracle
+from autograde import notebook, oracle, results
 from autograde.course import Problem, quietly, reason
 from autograde.pages import Pages
 from autograde.sandbox import Sandbox, Unconfined
@@ -70,12 +69,12 @@ def grade(course, assignment, student="*", confined=True, jobs=None):
     sources = sources_of(course, assignment)
     box = Sandbox(confined, limits_of(course))
     jobs, written = jobs or os.cpu_count(), _Written(course, assignment)
-    failed, results, digests, unwritten = {}, {}, {}, {}
+    failed, done, digests, unwritten = {}, {}, {}, {}
     with Pages(course, assignment, jobs) as pages, alone(course):
         bar = tqdm(total=len(students), desc=f"grading {assignment}", unit="submission", file=sys.stderr)
         with bar, contextlib.closing(_run_ahead(course, assignment, students, sources, box, jobs)) as ahead:
             for name, found, digest, fault in ahead:
-                results[name] = found
+                done[name] = found
                 if fault:
                     failed[name] = fault
                 elif not written.is_current(name, digest):
@@ -90,21 +89,16 @@ def grade(course, assignment, student="*", confined=True, jobs=None):
             for name, problem in pages.finish():
                 unwritten[name] = problem
                 if not problem:
-                    written.mark(name, digests[name], results[name])
-    return list(_in_gradebook(course, assignment, students, results, failed, unwritten))
+                    written.mark(name, digests[name])
+    return list(_in_gradebook(course, assignment, students, done, failed, unwritten))
 
 
 def look(course, assignment):
     """Return a `Graded` for each submission as it stands, without grading anything; what is not graded is left out."""
-    students, sources = matching(course, assignment), sources_of(course, assignment)
-    written, results, limits = _Written(course, assignment), {}, limits_of(course)
-    for name in tqdm(students, desc="reading", unit="submission", file=sys.stderr):
-        if name in written.entered:
-            found = [oracle.kept(course.root, *both, limits) for both in _notebooks(course, assignment, name, sources)]
-            if not all(found):  # it was graded as it was then, or by an earlier version
-                found = [oracle.read(course.root, digest) for digest in written.results(name)]
-            results[name] = [result for result in found if result]
-    return list(_in_gradebook(course, assignment, sorted(results), results))
+    entered = _Written(course, assignment).entered
+    students = [name for name in matching(course, assignment) if name in entered]
+    found = {name: results.noted(course.root, assignment, name) for name in students}
+    return list(_in_gradebook(course, assignment, students, found))
 
 
 def matching(course, assignment, student="*"):
@@ -166,7 +160,7 @@ def _run_ahead(course, assignment, students, sources, box, jobs):
     The digest is of everything that the student's entry in the gradebook depends on. Where the grading itself has a
     fault, the last says so: that student is not graded, and the others are.
     """
-    oracle.seed_of(course.root)  # drawn before several threads ask for it
+    results.seed_of(course.root)  # drawn before several threads ask for it
 
     def work(student):
         try:
@@ -178,10 +172,10 @@ def _run_ahead(course, assignment, students, sources, box, jobs):
 
     def run(student):
         both = _notebooks(course, assignment, student, sources)
-        results = [oracle.cached(course.root, nb, source, box) for nb, source in both]
-        parts = [result["digest"] for result in results]
+        found = [results.cached(course.root, nb, source, box) for nb, source in both]
+        parts = [result["digest"] for result in found]
         parts.append(_timestamp(course.root / "submitted" / student / assignment / "timestamp.txt"))
-        return student, results, hashlib.sha256("\0".join(parts).encode()).hexdigest()
+        return student, found, hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     try:
         with box, ThreadPoolExecutor(jobs) as pool:
@@ -199,7 +193,7 @@ class _Written:
     """Which students' entries in gradebook and feedback are up to date, by a file for each in the course."""
 
     def __init__(self, course, assignment):
-        self._marks = course.root / oracle.CACHE / "written" / assignment
+        self._marks = course.root / results.CACHE / "written" / assignment
         self._pages = {path.parent.name for path in course.root.glob(f"feedback/*/{assignment}")}
         self.entered = set()  # in the gradebook, with scores
         with course.api.gradebook as gradebook, contextlib.suppress(MissingEntry):
@@ -208,22 +202,16 @@ class _Written:
 
     def is_current(self, student, digest):
         """Whether a student's entries were made from what has this digest."""
-        return student in self.entered & self._pages and self._read(student).get("digest") == digest
+        return student in self.entered & self._pages and self._read(student) == digest
 
-    def results(self, student):
-        """Return the digests of the results that a student's entries were made from."""
-        return self._read(student).get("results", [])
-
-    def mark(self, student, digest, results):
-        """Note that a student's entries were made from what has this digest, and from these results."""
+    def mark(self, student, digest):
+        """Note that a student's entries were made from what has this digest."""
         self._marks.mkdir(parents=True, exist_ok=True)
-        told = {"digest": digest, "results": [result["digest"] for result in results]}
-        oracle.write(self._marks / f"{student}.json", json.dumps(told))
+        results.write(self._marks / student, digest)
 
     def _read(self, student):
-        with contextlib.suppress(OSError, ValueError):
-            return json.loads((self._marks / f"{student}.json").read_text("utf-8"))
-        return {}
+        mark = self._marks / student
+        return mark.read_text("utf-8") if mark.is_file() else ""
 
 
 def _write_grades(course, assignment, student):
@@ -261,15 +249,15 @@ def _timestamp(path):
     return ""
 
 
-def _in_gradebook(course, assignment, students, results, failed=(), unwritten=()):
-    """Yield the students' `Graded`, from gradebook and results.
+def _in_gradebook(course, assignment, students, done, failed=(), unwritten=()):
+    """Yield the students' `Graded`, from the gradebook and what was `done`, {student: results}.
 
     failed and unwritten say why there is no grade, or no page: {student: reason}.
     """
     failed, unwritten = dict(failed), dict(unwritten)
     with course.api.gradebook as gradebook:
         for student in students:
-            found = results[student]
+            found = done[student]
             verdicts = {v["exercise"]: v for result in found for v in result["verdicts"].values()}
             told = {"verdicts": verdicts, "seconds": sum(result["seconds"] for result in found)}
             problem = failed.get(student) or " ".join(filter(None, (result["problem"] for result in found)))

@@ -2,32 +2,20 @@
 
 import atexit
 import contextlib
-import hashlib
-import json
-import os
-import secrets
-import sys
-import threading
-import time
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 
 import nbformat
-import numpy as np
-import torch
 from nbformat.v4 import new_output
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import NbGraderPreprocessor
 from traitlets import Bool, Dict
 
-from autograde.grader import grade
+from autograde import results
 from autograde.notebook import grade_id, is_locked, is_test, sanitised, unreadable
 from autograde.sandbox import Limits, Sandbox
-
-ROOT = Path(__file__).resolve().parent.parent
-SEED, CACHE = ".seed", ".graded"  # in a course
 
 
 class NotPython(Exception):
@@ -59,8 +47,10 @@ class GradeOutside(NbGraderPreprocessor):
         """Return the notebook with the outputs of its cells and a verdict under every check."""
         known = _source(self, resources)
         nb = sanitised(nb, known)  # done before, unless the configuration forgot it
-        course = Path(_course(self).root)
-        write_outputs(nb, cached(course, nb, known, sandbox(self.confined, limits(self.limits))))
+        course, about = Path(_course(self).root), resources["nbgrader"]
+        result = results.cached(course, nb, known, sandbox(self.confined, limits(self.limits)))
+        results.note(course, about["assignment"], about["student"], about["notebook"], result)
+        write_outputs(nb, result)
         return nb, resources
 
 
@@ -113,7 +103,7 @@ def released(path, assignment, gradebook):
 
 
 def write_outputs(nb, result):
-    """Write a `Result`, as `cached` returns it, into a notebook: verdicts under the checks, outputs under the rest."""
+    """Write what `results.cached` returns into a notebook: verdicts under the checks, outputs under the rest."""
     for place, cell in enumerate(nb.cells):
         if cell.cell_type != "code":
             continue
@@ -134,94 +124,3 @@ def write_outputs(nb, result):
             else:
                 alternative = {"image/png": {"alt": "what this cell drew"}} if "image/png" in output else {}
                 cell.outputs.append(new_output("display_data", data=output, metadata=alternative))
-
-
-def cached(course, nb, source, box):
-    """Return the result for a sanitised notebook, from the course's cache, or graded now in a sandbox.
-
-    That is {"verdicts", "outputs", "passed", "problem"}, as in `grader.Result`, "digest", of all it depends on, and
-    "seconds", the time it took.
-    """
-    seed = seed_of(course)
-    digest = key(nb, source, seed, box)
-    if found := read(course, digest):
-        return found
-    start = time.perf_counter()
-    result = grade(nb, source, box, seed)
-    found = {
-        "verdicts": {name: _plain(verdict) for name, verdict in result.verdicts.items()},
-        "outputs": {str(place): shown for place, shown in result.outputs.items()},
-        "passed": result.passed,
-        "problem": result.problem,
-        "digest": digest,
-        "seconds": round(time.perf_counter() - start, 3),
-    }
-    path = _place(course, digest)
-    path.parent.mkdir(exist_ok=True)
-    write(path, json.dumps(found))
-    return found
-
-
-def kept(course, nb, source, limits):
-    """Return what `cached` would return, if it is in the cache, confined or not; else None."""
-    seed = seed_of(course)
-    settings = (Sandbox(confined, limits) for confined in (True, False))
-    return next(filter(None, (read(course, key(nb, source, seed, box)) for box in settings)), None)
-
-
-def _plain(verdict):
-    return {
-        "exercise": verdict.id,
-        "points": verdict.points,
-        "score": verdict.score,
-        "html": verdict._repr_html_(),
-        "named": list(verdict.named),
-        "kind": verdict.kind,
-    }
-
-
-def _place(course, digest):
-    return course / CACHE / f"{digest}.json"
-
-
-def read(course, digest):
-    """Return the result that is kept under a digest, or None."""
-    with contextlib.suppress(OSError, ValueError):
-        return json.loads(_place(course, digest).read_text("utf-8"))
-    return None
-
-
-def write(path, text):
-    """Write a file whole or not at all."""
-    new = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.new")  # two may hand in the same
-    new.write_text(text, "utf-8")
-    new.replace(path)
-
-
-def seed_of(course):
-    """Return the seed of a course's graded runs: drawn once, kept, and the course's only secret."""
-    path = course / SEED
-    if not path.exists():
-        new = path.with_name(f"{SEED}.{os.getpid()}.new")
-        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            file.write(f"{secrets.randbits(60)}\n")
-        with contextlib.suppress(FileExistsError):
-            os.link(new, path)  # of two runs at once, the first to come here wins
-        new.unlink()
-    return int(path.read_text())
-
-
-def key(nb, source, seed, box):
-    """Return a digest of all that a result depends on; of the sandbox, whether it confines, and its limits."""
-    books = (nb, source)
-    told = [[(c.cell_type, c.source, c.metadata.get("tags"), grade_id(c), is_test(c)) for c in b.cells] for b in books]
-    limits = [box.confined, asdict(box.limits)]
-    parts = [json.dumps([told, nb.metadata.get("unreadable"), seed, limits]), _environment()]
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
-
-
-@lru_cache
-def _environment():
-    files = [*sorted((ROOT / "autograde").rglob("*.py")), ROOT / "rnncore.py", ROOT / "rnnplot.py"]
-    digest = hashlib.sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()
-    return f"{digest} {sys.version} {np.__version__} {torch.__version__}"

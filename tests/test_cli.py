@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from nbgrader.exchange import ExchangeFactory
 
-from autograde import classroom, exercises, oracle, sample, sandbox
+from autograde import classroom, exercises, results, sample, sandbox
 from autograde import release as releasing
 from autograde.__main__ import main, table
 from autograde.check import verdict
@@ -186,7 +186,7 @@ def test_a_fault_of_the_grading_itself_costs_one_student_until_the_next_run(cour
     hand_in(course, "dora")
     path = course.root / "submitted" / "dora" / SLUG / f"{SLUG}.ipynb"
     path.write_text(path.read_text().replace("raise NotImplementedError()", "return 1"))
-    real = oracle.grade
+    real = results.grade
 
     def faulty(nb, *rest):
         if "return 1" not in str(nb):
@@ -194,7 +194,7 @@ def test_a_fault_of_the_grading_itself_costs_one_student_until_the_next_run(cour
         return real(nb, *rest)
 
     with monkeypatch.context() as patched:
-        patched.setattr(oracle, "grade", faulty)
+        patched.setattr(results, "grade", faulty)
         code, said = invoke("grade", SLUG, "--course", str(course.root))
     assert code == 1
     assert re.search(r"ada .*by a fault of the grading: SystemError: as good as new; run again", said)

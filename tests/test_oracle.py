@@ -35,7 +35,7 @@ from attacks import (
 from nbformat.v4 import new_markdown_cell, new_raw_cell
 from nbgrader.preprocessors import CheckCellMetadata, ClearOutput, DeduplicateIds
 
-from autograde import classroom, exercises, grader, notebook, oracle
+from autograde import classroom, exercises, grader, notebook, results
 from autograde.course import Course
 from autograde.sandbox import Limits, Sandbox
 
@@ -337,25 +337,25 @@ def test_a_link_to_anothers_notebook_is_not_followed(tmp_path):
 def test_a_result_is_computed_once_and_again_when_anything_changed(tmp_path, box, monkeypatch):
     count = []
     real = grader.grade
-    monkeypatch.setattr(oracle, "grade", lambda *a: (count.append(1), real(*a))[1])
+    monkeypatch.setattr(results, "grade", lambda *a: (count.append(1), real(*a))[1])
     clean = notebook.sanitised(handed_in(RIGHT), COURSE)
-    first = oracle.cached(tmp_path, clean, COURSE, box)
-    assert oracle.cached(tmp_path, clean, COURSE, box) == first
+    first = results.cached(tmp_path, clean, COURSE, box)
+    assert results.cached(tmp_path, clean, COURSE, box) == first
     assert len(count) == 1
-    oracle.cached(tmp_path, notebook.sanitised(handed_in(WRONG), COURSE), COURSE, box)
+    results.cached(tmp_path, notebook.sanitised(handed_in(WRONG), COURSE), COURSE, box)
     assert len(count) == 2
-    for path in (tmp_path / oracle.CACHE).glob("*.json"):
+    for path in (tmp_path / results.CACHE).glob("*.json"):
         path.write_text(path.read_text()[:50])  # half a file, as a machine that stopped may leave it
-    again = oracle.cached(tmp_path, clean, COURSE, box)
+    again = results.cached(tmp_path, clean, COURSE, box)
     assert again | {"seconds": 0} == first | {"seconds": 0}
     assert len(count) == 3
 
 
 def test_the_seed_is_drawn_once_and_is_the_owners_alone(tmp_path):
-    seed = oracle.seed_of(tmp_path)
-    assert oracle.seed_of(tmp_path) == seed
-    assert (tmp_path / oracle.SEED).stat().st_mode & 0o077 == 0
-    assert [path.name for path in tmp_path.iterdir()] == [oracle.SEED]
+    seed = results.seed_of(tmp_path)
+    assert results.seed_of(tmp_path) == seed
+    assert (tmp_path / results.SEED).stat().st_mode & 0o077 == 0
+    assert [path.name for path in tmp_path.iterdir()] == [results.SEED]
 
 
 def test_what_a_worker_may_hold_of_rnncore():
