@@ -66,11 +66,13 @@ def grade(course, assignment, student="*", confined=True, jobs=None):
             "move the file away, have it written anew, and put your own settings into the new one"
         )
     course.api.config.GradeOutside.confined = confined
+    course.api.config.Exporter.optimistic_validation = True  # a notebook's form is looked at once, after all steps
     sources = sources_of(course, assignment)
     box = Sandbox(confined, limits_of(course))
     jobs, written = jobs or os.cpu_count(), _Written(course, assignment)
     failed, done, digests, unwritten = {}, {}, {}, {}
-    with Pages(course, assignment, jobs) as pages, alone(course):
+    own = {course.root / "source" / assignment / f"{name}.ipynb": source for name, source in sources.items()}
+    with Pages(course, assignment, jobs) as pages, alone(course), oracle.knowing(own):
         bar = tqdm(total=len(students), desc=f"grading {assignment}", unit="submission", file=sys.stderr)
         with bar, contextlib.closing(_run_ahead(course, assignment, students, sources, box, jobs)) as ahead:
             for name, found, digest, fault in ahead:

@@ -4,10 +4,13 @@ import contextlib
 import os
 import sys
 import warnings
+from functools import lru_cache, partial
 from pathlib import Path
 
+import nbgrader.api
 from nbgrader.apps.api import NbGraderAPI
 from nbgrader.utils import capture_log, temp_attrs
+from sqlalchemy import inspect
 from sqlalchemy.exc import SAWarning
 from traitlets.config import PyFileConfigLoader
 
@@ -85,9 +88,25 @@ class Course:
 
 def quietly(step, *arguments, **options):
     """Run a step of nbgrader's interface without its log on the screen; return nbgrader's result."""
-    with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
+    tables = nbgrader.api.Base.metadata
+    with (
+        contextlib.redirect_stdout(sys.stderr),
+        warnings.catch_warnings(),
+        temp_attrs(nbgrader.api, create_engine=_engine),
+        temp_attrs(tables, create_all=partial(_create_missing, tables, tables.create_all)),
+    ):
         warnings.filterwarnings("ignore", category=SAWarning, module="nbgrader")  # nothing a user could act on
         return step(*arguments, **options)
+
+
+# A step opens the gradebook ten times. Each time it would get a new engine, for which SQLAlchemy works out all of its
+# SQL anew, and look for every table by itself.
+_engine = lru_cache(maxsize=4)(nbgrader.api.create_engine)
+
+
+def _create_missing(tables, create_all, bind):
+    if not set(tables.tables) <= set(inspect(bind).get_table_names()):
+        create_all(bind=bind)
 
 
 def reason(result):

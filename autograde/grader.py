@@ -45,17 +45,22 @@ class Result:
 
 @dataclass(frozen=True)
 class _Check:
-    """A check of the course's notebook: which exercise, and the name that stands for the answer."""
+    """A check of the course's notebook: which exercise, the name that stands for the answer, and what is provided.
+
+    That is of rnncore what a worker may hold for the exercise, a set of names, or None for all of it.
+    """
 
     exercise: object
     answer: str
+    provided: frozenset | None
 
 
 def grade(nb, source, box, seed):
     """Grade a sanitised notebook in workers of a sandbox; return a `Result`.
 
-    Every kind of rnncore that the exercises allow gets a worker of its own, which never holds more than that: what an
-    exercise forbids is not there to be found. Students' cells run in each, up to the last check that is its own.
+    What an exercise forbids is not there to be found: a worker holds of rnncore what the next check allows, and is
+    given more on its way down the notebook when it comes to a check that allows more. Where less is allowed, or a cell
+    asked for something that it would only be given later, another worker begins from the top.
     """
     checks = _checks(source)
     result = Result()
@@ -64,11 +69,11 @@ def grade(nb, source, box, seed):
         for name, check in checks.items():
             result.verdicts[name] = _refused(check, f"The notebook could not be read: {reason}", "unreadable")
         return result
-    kinds = {None: {}}
-    for name, check in checks.items():
-        kinds.setdefault(_provided(check.exercise), {})[name] = check
-    for provided, own in kinds.items():
-        _run(nb, own, checks.keys() - own.keys(), provided, box, seed, result)
+    for check in checks.values():
+        expect(check.exercise, seed)
+    way = _Way(nb, checks, box, seed, result)
+    while way.left or not way.shown:
+        way.go()
     return result
 
 
@@ -77,59 +82,88 @@ def _checks(source):
     found = {}
     for cell in source.cells:
         if is_test(cell) and (call := re.fullmatch(r"check\(\"([a-z0-9-]+)\", (\w+)\)", cell.source.strip())):
-            found[grade_id(cell)] = _Check(exercises.find(call[1]), call[2])
+            exercise = exercises.find(call[1])
+            found[grade_id(cell)] = _Check(exercise, call[2], _provided(exercise))
     return found
 
 
 def _provided(exercise):
     """Return what of rnncore a worker may hold for an exercise: None for all of it."""
     touched = any(name.split(".")[0] == "rnncore" for name in exercise.forbidden)
-    return exercise.provided if touched else None
+    return frozenset(exercise.provided) if touched else None
 
 
-def _run(nb, checks, others, provided, box, seed, result):
-    """Run a notebook's cells in one worker and judge these checks, not the others."""
-    for check in checks.values():
-        expect(check.exercise, seed)
-    with _PARSING:
-        ours, reason = modules(provided), ""
-    with box.worker() as worker:  # outside of what follows: where no worker can be had, nobody is graded
-        try:
-            worker.provide(ours)
-            _run_cells(nb, checks, others, provided is None, worker, box.limits.cell, seed, result)
-        except Died as error:
-            reason, kind = str(error), error.kind
-        except Exception as error:  # the worker's answer is none: it may be any plain data at all
-            reason, kind = f"The notebook's process answered nonsense ({type(error).__name__}).", Died.kind
-    if reason:
-        result.problem = reason
-        for name in checks.keys() - result.verdicts.keys():
-            result.verdicts[name] = _refused(checks[name], reason, kind)
+class _Way:
+    """The way of a notebook's workers, one after the other, until all checks are judged and all cells have run.
 
-
-def _run_cells(nb, checks, others, whole, worker, seconds, seed, result):
-    """Run cells up to the last of these checks, and judge these.
-
-    Where the `whole` of rnncore is at hand, cells run to the end, what they show is kept, and the instructor's own
-    tests run.
+    left    the checks that are still to be judged, in the order of the notebook; every `go` takes some away
+    shown   whether a worker that held all of rnncore has come to the end: what its cells showed is kept
     """
-    errors, room = {}, SHOWN_LIMIT
-    for place, cell in enumerate(nb.cells):
-        name = grade_id(cell)
-        if not whole and checks.keys() <= result.verdicts.keys():
-            break
-        if name in checks:
-            result.verdicts[name] = _judged(worker, checks[name], errors, seed)
-        elif runs(cell) and name not in others and (whole or not is_test(cell)):
-            figures = whole and bool(cell.metadata.get("nbgrader", {}).get("grade"))
-            shown = worker.run(cell.source, seconds, figures)
-            errors[name] = str(shown["error"])
-            if whole:
+
+    def __init__(self, nb, checks, box, seed, result):
+        order = [name for cell in nb.cells if (name := grade_id(cell)) in checks]
+        self.left, self.shown = {name: checks[name] for name in order}, False
+        self._nb, self._checks, self._box, self._seed, self._result = nb, checks, box, seed, result
+
+    def go(self):
+        """Go down the notebook with a new worker, as far as one worker comes."""
+        reason = ""
+        self._provided = next(iter(self.left.values())).provided if self.left else None
+        self._outputs, self._passed = {}, {}
+        with self._box.worker() as worker:  # outside of what follows: where no worker can be had, nobody is graded
+            try:
+                worker.provide(modules(self._provided))
+                self._go_down(worker)
+            except Died as error:
+                reason, kind = str(error), error.kind
+            except Exception as error:  # the worker's answer is none: it may be any plain data at all
+                reason, kind = f"The notebook's process answered nonsense ({type(error).__name__}).", Died.kind
+        if reason:
+            self._result.problem = reason
+            for name in [name for name, check in self.left.items() if check.provided == self._provided]:
+                self._result.verdicts[name] = _refused(self.left.pop(name), reason, kind)
+        if self._provided is None and not self.shown:
+            self._result.outputs, self._result.passed, self.shown = self._outputs, self._passed, True
+
+    def _go_down(self, worker):
+        errors, room, self._lacked = {}, SHOWN_LIMIT, False
+        for place, cell in enumerate(self._nb.cells):
+            name = grade_id(cell)
+            if name in self.left:
+                wanted = self.left[name].provided
+                if not _holds(wanted, self._provided):
+                    continue  # for another worker
+                if not self._give(worker, wanted):
+                    return
+                self._result.verdicts[name] = _judged(worker, self.left[name], errors, self._seed)
+                del self.left[name]
+            elif runs(cell) and name not in self._checks:
+                if not self.left and (self.shown or not self._give(worker, None)):
+                    return
+                figures = bool(cell.metadata.get("nbgrader", {}).get("grade"))
+                shown = worker.run(cell.source, self._box.limits.cell, figures)
+                errors[name], self._lacked = str(shown["error"]), self._lacked or bool(shown["lacked"])
                 outputs = _outputs(shown)
                 room -= sum(len(text) for output in outputs for text in output.values())
-                result.outputs[place] = outputs if room >= 0 else []
-            if is_test(cell) and not errors[name]:
-                result.passed[name] = _finite(shown["value"])
+                self._outputs[place] = outputs if room >= 0 else []
+                if is_test(cell) and not errors[name]:
+                    self._passed[name] = _finite(shown["value"])
+        if not self.left and not self._lacked:
+            self._provided = None  # more would have made no difference
+
+    def _give(self, worker, wanted):
+        """Give a worker this much of rnncore, if it has less; return False where its cells already asked for it."""
+        if wanted != self._provided:
+            if self._lacked:
+                return False
+            worker.provide({"rnncore": modules(wanted)["rnncore"]})
+            self._provided = wanted
+        return True
+
+
+def _holds(part, other):
+    """Whether a part of rnncore holds another; None is all of it."""
+    return part is None or (other is not None and other <= part)
 
 
 def _refused(check, reason, kind):
@@ -163,12 +197,15 @@ def _attempt(exercise, claim, case):
     return run(exercise.probe, lambda: attempt.result, case.arguments, clock=nullcontext())
 
 
-@lru_cache(maxsize=8)
 def modules(provided):
-    """Return the course's modules for a worker, {name: {"text", "code"}}: all of rnncore, or the parts provided.
+    """Return the course's modules for a worker, {name: {"text", "code"}}: all of rnncore, or the parts provided."""
+    with _PARSING:
+        return _compiled(provided)
 
-    Compiled here, once, and not in every worker, for which it takes as long as most notebooks do.
-    """
+
+@lru_cache(maxsize=8)
+def _compiled(provided):
+    """Compile here, once, what every worker would take as long for as for most notebooks."""
     texts = {"rnncore": part_of_rnncore(provided), "rnnplot": (ROOT / "rnnplot.py").read_text("utf-8")}
     compiled = {name: marshal.dumps(compile(text, f"/course/{name}.py", "exec")) for name, text in texts.items()}
     return {name: {"text": text, "code": np.frombuffer(compiled[name], np.uint8)} for name, text in texts.items()}
@@ -177,8 +214,9 @@ def modules(provided):
 WITHHELD = """
 
 def __getattr__(name):
-    if name.startswith("__"):
+    if name.startswith("__") and name != "__all__":  # which `from rnncore import *` asks for
         raise AttributeError(name)
+    __getattr__.asked = True
     raise AttributeError(f"rnncore.{name} is not at hand here: this exercise asks you to write it yourself")
 """
 

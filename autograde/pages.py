@@ -6,25 +6,27 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context, parent_process
 from threading import Thread
 
+from jinja2 import pass_context
 from nbconvert.exporters import HTMLExporter, html
+from nbconvert.filters.highlight import Highlight2HTML
 from nbgrader.converters import GenerateFeedback
 from nbgrader.utils import capture_log, temp_attrs
 from traitlets.config import Config
 
 from autograde.course import Course, quietly, reason
 
-CHUNK = 8  # pages that a process writes in one go, since nbgrader reads its templates anew for every go
+CHUNK = 8  # pages that a process writes in one go: nbgrader looks through all students' folders for every go
 
 
 class Pages:
-    """Processes that write feedback pages; a context manager. They only read the gradebook.
+    """Processes that write feedback pages, one for four jobs; a context manager. They only read the gradebook.
 
     They are forked at once: make this before there are threads, a sandbox, or a lock that they would go on holding.
     """
 
     def __init__(self, course, assignment, jobs):
         self._course, self._assignment = course.root, assignment
-        self._pool = ProcessPoolExecutor(jobs, get_context("fork"), _end_with_parent)
+        self._pool = ProcessPoolExecutor(max(1, jobs // 4), get_context("fork"), _end_with_parent)
         self._pool.submit(int).result()  # by now all of them are there
         self._waiting, self._futures = [], []
 
@@ -79,9 +81,10 @@ def _generate(course, assignment, students):
     """Do what `NbGraderAPI.generate_feedback` does, for these students in one go; return nbgrader's result."""
     config = Config()
     config.HTMLExporter.template_name = "feedback"
+    config.Exporter.optimistic_validation = True  # a notebook's form is looked at once, after all steps
     with temp_attrs(course.api.coursedir, assignment_id=assignment, student_id="*"):
         step = _OfSome(coursedir=course.api.coursedir, parent=course.api)
-        step.students, step.exporter_class, step.force = students, _Unread, True
+        step.students, step.exporter_class, step.force = students, _Quick, True
         step.update_config(config)
         return capture_log(step)
 
@@ -96,16 +99,42 @@ class _OfSome(GenerateFeedback):
         self.assignments = {path: them for path, them in self.assignments.items() if os.path.normpath(path) in wanted}
 
 
-class _Unread(HTMLExporter):
-    """nbgrader's exporter without its last step: it parses the whole page once more, which takes longer than all else.
+class _Quick(HTMLExporter):
+    """nbgrader's exporter, which makes of one text the same HTML once, not once for every student.
 
-    It does so to give pictures an alternative text, which ours have (`oracle.write_outputs`), and to let one reach by
-    keyboard the cells of a template that is not nbgrader's.
+    It leaves out the last step, which parses the whole page once more and takes longer than all else: to give pictures
+    an alternative text, which ours have (`oracle.write_outputs`), and to let one reach by keyboard the cells of a
+    template that is not nbgrader's.
     """
 
+    _shared, _made = None, {}
+
     def from_notebook_node(self, nb, resources=None, **more):
+        about = nb.metadata.get("language_info", {})
+        highlight = Highlight2HTML(pygments_lexer=about.get("pygments_lexer", about.get("name")), parent=self)
+
+        def once(source, language=None, metadata=None):
+            return self._once((source, language or highlight.pygments_lexer), lambda: highlight(source, language))
+
+        self.filters = {"highlight_code": once}
         with temp_attrs(html, BeautifulSoup=_AsItIs):
             return super().from_notebook_node(nb, resources, **more)
+
+    @pass_context
+    def markdown2html(self, context, source):
+        def make():
+            return super(_Quick, self).markdown2html(context, source)
+
+        return make() if context.get("cell", {}).get("attachments") else self._once(source, make)
+
+    def _once(self, key, make):
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]
+
+    def _create_environment(self):  # with it go the templates, which it compiles
+        _Quick._shared = _Quick._shared or super()._create_environment()
+        return _Quick._shared
 
 
 class _AsItIs(str):

@@ -142,11 +142,17 @@ class Worker:
         self._connection, self._deadline = connection, deadline
 
     def provide(self, modules):
-        """Give it modules, {name: {"text", "code"}}: the source, and its code, marshalled, as bytes in an array."""
+        """Give it modules, {name: {"text", "code"}}: the source, and its code, marshalled, as bytes in an array.
+
+        A module that it has is given what it lacked: names that a cell imported from it stay what they were.
+        """
         self._send({"modules": modules})
 
     def run(self, cell, seconds, figures=True):
-        """Run a cell, given as text, with its figures or without; return {"text", "outputs", "error", "value"}."""
+        """Run a cell, given as text, with its figures or without; return what came.
+
+        That is {"text", "outputs", "error", "value", "lacked"}; the last says whether it wanted more of a module.
+        """
         self._send({"cell": cell, "seconds": seconds, "figures": figures})
         return self._receive()
 

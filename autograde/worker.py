@@ -7,7 +7,6 @@ says beyond the results it gives, and compares those itself.
 import contextlib
 import ctypes
 import gc
-import io
 import linecache
 import marshal
 import numbers
@@ -26,7 +25,9 @@ import numpy as np
 import torch
 from array_api_compat import array_namespace
 from IPython.core.interactiveshell import InteractiveShell
+from IPython.core.pylabtools import print_figure
 from IPython.utils.capture import capture_output
+from matplotlib.figure import Figure
 from matplotlib_inline import backend_inline
 from traitlets.config import Config
 
@@ -38,6 +39,7 @@ SCRATCH = "/scratch"  # the only place a child can write to
 ROOT = "/inside"  # where the same files are seen again: the root of a child
 TEXT_LIMIT, IMAGE_LIMIT = 20_000, 1_500_000  # what is kept of one cell's outputs: characters, bytes of base64
 NOBODY = 65534
+_given = {}  # the modules that the grader sent, by name
 
 NEWNS, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
 MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 0x1000, 0x4000, 0x40000
@@ -193,9 +195,15 @@ def _shell():
     shell.enable_matplotlib("inline")
     backend_inline.set_matplotlib_formats = lambda *formats, **_: None  # the course asks for SVG; only PNG is taken
     shell.events.unregister("post_execute", backend_inline.flush_figures)  # `_run_cell` does it where they are wanted
+    shell.display_formatter.formatters["image/png"].for_type(Figure, _png)
     shell.displayhook.write_output_prompt = lambda: None
     _warm_up(shell)
     return shell
+
+
+def _png(figure):
+    """Return a figure as PNG; the margins of one that lays itself out need no measuring, which takes as long again."""
+    return print_figure(figure, "png", base64=True, bbox_inches=None if figure.get_layout_engine() else "tight")
 
 
 def _warm_up(shell):
@@ -204,12 +212,14 @@ def _warm_up(shell):
         array_namespace(array)
     with capture_output():
         shell.run_cell("'warm'", store_history=False)
-    _, axes = plt.subplots()
-    axes.plot([1, 2], marker="o", label="a")
-    axes.set(title="$h_t$", xlabel="t")
-    axes.legend()
-    shell.display_formatter.format(plt.gcf())
-    plt.savefig(io.BytesIO(), format="png", bbox_inches="tight")
+    for layout in (None, "constrained"):
+        figure, axes = plt.subplots(layout=layout)
+        for size in (9, 10):  # of the labels of a logarithmic axis, each of which is parsed as mathematics
+            axes.semilogy([1, 2], [1e-9, 1e3], marker="o", label="a")
+            axes.set(title="$h_t$", xlabel="t")
+            axes.tick_params(labelsize=size)
+            axes.legend()
+            shell.display_formatter.format(figure)
     plt.close("all")
 
 
@@ -232,20 +242,31 @@ def serve(shell, grader):
 
 
 def _provide(name, text, code):
-    """Make a module that no file need hold, of its text and the code compiled from it."""
+    """Make a module that no file need hold, of its text and the code compiled from it, or put more into one."""
     code = marshal.loads(code.tobytes())
-    module, path = types.ModuleType(name), code.co_filename
+    module, path = _given.setdefault(name, types.ModuleType(name)), code.co_filename
     module.__file__ = path
+    module.__dict__.pop("__getattr__", None)
     linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
     sys.modules[name] = module
     exec(code, module.__dict__)
 
 
+def _asked():
+    """Return whether a module was asked for something that it lacks, and forget it."""
+    found = [vars(module).get("__getattr__") for module in _given.values()]
+    asked = [missing for missing in found if getattr(missing, "asked", False)]
+    for missing in asked:
+        missing.asked = False
+    return bool(asked)
+
+
 def _run_cell(shell, cell, seconds, figures):
-    """Run a cell; return what it showed, bounded, and its value, if that is a number.
+    """Run a cell; return what it showed, bounded, its value, if that is a number, and what it lacked of modules.
 
     Figures are drawn, which takes long, if they are wanted.
     """
+    _asked()  # an answer that was tried did
     shell.displayhook.quiet = cell.rstrip().endswith(";").__bool__  # IPython looks into a history, which we do not keep
     shell.display_formatter.active_types = ["text/plain", "image/png"] if figures else ["text/plain"]
     with capture_output() as shown, guard.time_limit(seconds) as clock, clock:
@@ -260,7 +281,8 @@ def _run_cell(shell, cell, seconds, figures):
         outputs.append({kind: text[: limits[kind]] for kind, text in data.items()})
     message = "" if error is None else f"{type(error).__name__}: {error}"[:TEXT_LIMIT]
     text = (shown.stdout + shown.stderr)[:TEXT_LIMIT]
-    return {"text": text, "outputs": outputs, "error": message, "value": _number(result.result)}
+    value = _number(result.result)
+    return {"text": text, "outputs": outputs, "error": message, "value": value, "lacked": _asked()}
 
 
 def _number(value):

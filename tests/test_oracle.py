@@ -186,6 +186,55 @@ def test_of_rnncore_a_sequence_finds_the_step_and_no_forward(box):
     assert scores(handed_in(WRONG | {"rnn-sequence": asks}, first=["import rnncore\n" + kept]), box) == NOTHING
 
 
+def workers(monkeypatch, box):
+    """Return a list that grows by one with every worker that is asked for."""
+    asked, worker = [], box.worker
+    monkeypatch.setattr(box, "worker", lambda: asked.append(1) or worker())
+    return asked
+
+
+def test_one_worker_is_enough_where_every_check_allows_more_of_rnncore_than_the_last(box, monkeypatch):
+    asked = workers(monkeypatch, box)
+    assert scores(handed_in(RIGHT, more=["print(1)"]), box) == FULL
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    "asks",
+    [
+        "import rnncore\nforward = rnncore.rnn_forward",
+        "from rnncore import rnn_forward as forward",
+        "from rnncore import *\ntry: forward = rnn_forward\nexcept NameError: forward = None",
+        "import rnncore\nforward = getattr(rnncore, 'rnn_forward', None)",
+    ],
+)
+def test_a_cell_that_uses_rnncore_before_the_first_check_shows_what_it_shows_in_the_notebook(box, monkeypatch, asks):
+    asked, asks = workers(monkeypatch, box), f"import numpy as np\nx, w = np.ones((1, 2, 1)), np.ones((1, 1))\n{asks}"
+    result = graded(handed_in(RIGHT, first=[asks], more=["print(forward(x, None, w, w, w[0]).shape)"]), box)
+    assert {name: verdict.score for name, verdict in result.verdicts.items()} == FULL
+    assert "(1, 2, 1)" in json.dumps(result.outputs)
+    assert "at hand" not in json.dumps(result.outputs)
+    assert len(asked) == 3
+
+
+def test_a_check_that_was_moved_down_finds_no_more_of_rnncore_than_where_it_was(box):
+    asks = (
+        "def rnn_step(*a):\n    import sys\n    sys.setprofile(None)\n    return getattr(rnncore, 'rnn_' + 'step')(*a)"
+    )
+    nb = handed_in(RIGHT | {"rnn-step": asks})
+    nb.cells.sort(key=lambda cell: cell.id == "rnn-step-check")
+    assert nb.cells[-1].id == "rnn-step-check"
+    assert scores(nb, box) == FULL | {"rnn-step-check": 0.0}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_an_answer_that_ends_its_process_costs_no_answer_before_and_none_that_is_allowed_something_else(box, name):
+    ends = f"def {CHECKS[name]}(*a):\n    import os\n    os._exit(1)"
+    found = scores(handed_in(RIGHT | {name: ends}), box)
+    lost = {f"{name}-check"} | ({"parity-weights-check"} if name == "parameter-count" else set())
+    assert found == {check: 0.0 if check in lost else points for check, points in FULL.items()}
+
+
 # Notebooks that are not what they should be.
 
 
