@@ -53,6 +53,7 @@ def _targets(element):
 def _native(value, name):
     """Put the page's colours, font and the figure's name into one attribute's value."""
     value = re.sub(INK, "currentColor", value, flags=re.IGNORECASE)
-    value = re.sub(PAPER, "var(--pst-color-background)", value, flags=re.IGNORECASE)
+    # without scripts the theme has no colours, and the page is white
+    value = re.sub(PAPER, f"var(--pst-color-background, {PAPER})", value, flags=re.IGNORECASE)
     value = FONT.sub(r"\1 var(--pst-font-family-base)", value)
     return URL.sub(rf"url(#{name}-\1)", value)
