@@ -1,9 +1,19 @@
-"""The style of the course's figures and the few drawings that chapters share."""
+"""The style of the course's figures, the few drawings that chapters share, and figures that a reader can move."""
+
+import base64
+import inspect
+import io
+import itertools
+import json
+import math
+import zlib
+from dataclasses import dataclass
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch
 from matplotlib.ticker import MaxNLocator
 from matplotlib_inline.backend_inline import set_matplotlib_formats
@@ -15,9 +25,11 @@ PAPER = "#ffffff"
 
 # From the palette of Okabe and Ito, made for colour-blind readers; these four stand out at about 3:1 or
 # better on white and on the dark pages' background. Line styles or labels say the same as the colours.
-BLUE, VERMILION, GREEN, PURPLE = "#0072b2", "#d55e00", "#009e73", "#cc79a7"
+BLUE, VERMILION, GREEN, PURPLE = COLOURS = "#0072b2", "#d55e00", "#009e73", "#cc79a7"
 
-DIVERGING = LinearSegmentedColormap.from_list("recurrence", [BLUE, "#f2f2f2", VERMILION])
+SCALE = [BLUE, "#f2f2f2", VERMILION]  # lowest, zero, highest
+DIVERGING = LinearSegmentedColormap.from_list("recurrence", SCALE)
+mpl.colormaps.register(DIVERGING, force=True)  # a notebook may load this module twice
 
 STYLE = {
     "figure.figsize": (6.6, 3.0),
@@ -34,7 +46,7 @@ STYLE = {
     "axes.linewidth": 0.8,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.prop_cycle": mpl.cycler(color=[BLUE, VERMILION, GREEN, PURPLE], linestyle=["-", "--", "-.", (0, (1, 1))]),
+    "axes.prop_cycle": mpl.cycler(color=COLOURS, linestyle=["-", "--", "-.", (0, (1, 1))]),
     "text.color": INK,
     "xtick.color": INK,
     "ytick.color": INK,
@@ -52,17 +64,16 @@ STYLE = {
 
 def use_style():
     """Set the course's figure style, and SVG as the figures' format in a notebook."""
-    if "recurrence" not in mpl.colormaps:
-        mpl.colormaps.register(DIVERGING)
     mpl.rcParams.update(STYLE)
     if mpl.get_backend().lower().endswith("inline"):
         set_matplotlib_formats("svg", bbox_inches=None, metadata={"Date": None})
 
 
-def draw_states(hs, ax=None, limit=None):
+def draw_states(hs, ax=None, limit=None, label="state $h_t$"):
     """Draw the states of one sequence as a heat map: time to the right, one row a unit. Returns the axes.
 
-    hs (T, H) holds h_1 ... h_T; the colours run from -limit to limit, by default the largest magnitude in hs.
+    hs (T, H) holds h_1 ... h_T; the colours run from -limit to limit, by default the largest magnitude in hs;
+    label says what they stand for.
     """
     hs = np.asarray(hs)
     T, H = hs.shape
@@ -73,7 +84,7 @@ def draw_states(hs, ax=None, limit=None):
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.yaxis.set_major_locator(MaxNLocator(integer=True))
     ax.spines[:].set_visible(False)
-    bar = ax.figure.colorbar(image, ax=ax, pad=0.02, label="state $h_t$")
+    bar = ax.figure.colorbar(image, ax=ax, pad=0.02, label=label)
     bar.outline.set_visible(False)
     return ax
 
@@ -123,3 +134,274 @@ def draw_unrolled(T=4):
         column(0.3 + 1.6 * t, t)
         arrow((0.3 + 1.6 * (t - 1) + 0.42, 0), (0.3 + 1.6 * t - 0.42, 0), "$W_{hh}$", (0, 0.2), colour=BLUE)
     return fig
+
+
+# Figures that a reader can move. `movable` draws every combination of what the controls offer, once. The book's page
+# gets all of them as data; JupyterLab, print and a page without scripts show the picture at the start.
+
+MOVABLE = "application/vnd.recurrence.movable+json"
+MOST_COMBINATIONS = 400
+MOST_BYTES = 60_000  # compressed, as a server sends them
+MOST_SERIES = 4  # as many as there are colours and line styles
+NO_VALUE = -128
+SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+@dataclass(frozen=True)
+class Control:
+    """What a reader moves, made by `slider` or `menu`: options maps what is shown to what `draw` gets."""
+
+    kind: str
+    label: str
+    options: dict
+    start: int
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One state of a movable figure, made by `heat` or `lines`: its frame must not change when a control is moved."""
+
+    frame: dict
+    values: np.ndarray
+    says: str
+
+
+class Movable:
+    """A movable figure as a notebook shows it: the picture at its start, and the data for the book's page."""
+
+    def __init__(self, data, svg, png):
+        self.data, self.svg, self.png = data, svg, png
+
+    def __repr__(self):
+        return f"Movable figure, at its start: {self.data['says'][self.data['start']]}"
+
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        # SVG like all figures. PNG where that is not shown: an untrusted notebook in JupyterLab, nbgrader's feedback.
+        picture = {"image/svg+xml": self.svg, "image/png": base64.b64encode(self.png).decode()}
+        return {"text/plain": repr(self), **picture, MOVABLE: self.data}
+
+
+def number(value, digits=3):
+    """Return a number as a movable figure says it, to so many digits: 0.0123, 3.6 · 10⁻⁷."""
+    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+    if value == 0 or 1e-3 <= abs(value) < 1e5:
+        mantissa, exponent = float(f"{mantissa}e{exponent}"), None
+    text = f"{float(mantissa):.{max(digits, 6)}g}".replace("-", "−")
+    return text if exponent is None else f"{text}\u00a0·\u00a010{str(int(exponent)).translate(SUPERSCRIPT)}"
+
+
+def slider(label, values, start):
+    """Return a control for `movable`: a slider over numbers that increase, which begins at start, one of them."""
+    numbers = list(np.atleast_1d(_array(f"slider {label!r}: values", values, 1)).tolist())
+    if len(numbers) < 2 or not np.all(np.diff(numbers) > 0):
+        raise ValueError(f"slider {label!r}: values must be two or more numbers that increase, not {values!r}")
+    options = {number(value, 6): value for value in numbers}
+    if len(options) < len(numbers):
+        raise ValueError(f"slider {label!r}: some values look alike with six digits: {values!r}; round them")
+    at = next((k for k, value in enumerate(numbers) if np.isclose(value, start, rtol=1e-9, atol=0)), None)
+    if at is None:
+        raise ValueError(f"slider {label!r}: start {start!r} is none of its values {', '.join(options)}")
+    return Control("slider", _text("slider: label", label, 40), options, at)
+
+
+def menu(label, options, start):
+    """Return a control for `movable`: a menu of texts, which begins at start, one of them.
+
+    options are the texts, or {text: what `draw` gets for it}.
+    """
+    options = dict(options) if isinstance(options, dict) else {text: text for text in options}
+    if len(options) < 2:
+        raise ValueError(f"menu {label!r}: there must be two or more options, not {list(options)!r}")
+    for text in options:
+        _text(f"menu {label!r}: an option", text, 40)
+    if start not in options:
+        raise ValueError(f"menu {label!r}: start {start!r} is none of its options {', '.join(options)}")
+    return Control("menu", _text("menu: label", label, 40), options, list(options).index(start))
+
+
+def heat(hs, says, xlabel="time step t", ylabel="hidden unit", label="state", limit=None):
+    """Return a picture for `movable`: a heat map of hs (T, H), time to the right, one row a unit.
+
+    says is the sentence that tells what it shows. The colours run from -limit to limit, by default the largest
+    magnitude in all combinations. NaN leaves a cell empty.
+    """
+    hs = _array("heat: hs", hs, 2)
+    if limit is not None and not 0 < limit < math.inf:
+        raise ValueError(f"heat: limit must be a positive number or None, not {limit!r}")
+    labels = [
+        _text(f"heat: {name}", text, 40) for name, text in (("xlabel", xlabel), ("ylabel", ylabel), ("label", label))
+    ]
+    frame = {"form": "heat", "labels": labels, "shape": list(hs.shape), "limit": limit}
+    return Picture(frame, hs, _text("heat: says", says, 300))
+
+
+def lines(series, says, ylabel, x=None, xlabel="time step t", log=False, ylim=None):
+    """Return a picture for `movable`: up to four lines, {name: values}, over x, by default 1, 2, 3 ...
+
+    says is the sentence that tells what it shows. log makes the values' axis logarithmic; there a 0 leaves a gap, as
+    NaN always does. ylim is the axis's range, by default that of all combinations.
+    """
+    if not isinstance(series, dict) or not 1 <= len(series) <= MOST_SERIES:
+        raise ValueError(
+            f"lines: series must be a dictionary of 1 to {MOST_SERIES} lines, {{name: values}}, not {series!r}"
+        )
+    names = [_text("lines: a name", name, 40) for name in series]
+    values = [_array(f"lines: {name!r}", line, 1) for name, line in series.items()]
+    x = np.arange(1.0, len(values[0]) + 1) if x is None else _array("lines: x", x, 1)
+    if len(x) < 2 or not np.all(np.diff(x) > 0):
+        raise ValueError(f"lines: x must be two or more numbers that increase, not {x}")
+    for name, line in zip(names, values, strict=True):
+        if len(line) != len(x):
+            raise ValueError(f"lines: {name!r} has {len(line)} values, but there are {len(x)} places on the x axis")
+        if log and np.any(line < 0):
+            raise ValueError(
+                f"lines: {name!r} is negative in places, which a logarithmic axis cannot show; use log=False"
+            )
+    if ylim is not None and not (0 if log else -math.inf) < ylim[0] < ylim[1] < math.inf:
+        raise ValueError(f"lines: ylim must be a lower and an upper end{', positive' if log else ''}, not {ylim!r}")
+    labels = [_text("lines: xlabel", xlabel, 40), _text("lines: ylabel", ylabel, 40)]
+    frame = {"form": "lines", "labels": labels, "names": names, "x": x.tolist(), "log": log}
+    return Picture(frame | {"ylim": ylim and list(ylim)}, np.array(values), _text("lines: says", says, 300))
+
+
+def movable(draw, **controls):
+    """Return a figure that a reader can move by the controls, each a `slider` or a `menu`.
+
+    draw gets a value of each control, by name, and returns a picture, `heat` or `lines`; it is called for every
+    combination. The figure must be the last line of its cell.
+    """
+    for name, control in controls.items():
+        if not isinstance(control, Control):
+            raise TypeError(f"movable: {name} must be a rnnplot.slider or rnnplot.menu, not {control!r}")
+    if not controls:
+        raise ValueError("movable: there is no control; give draw's arguments, as in rho=rnnplot.slider(...)")
+    try:
+        inspect.signature(draw).bind(**controls)
+    except TypeError as error:
+        raise TypeError(f"movable: draw must be a function of {', '.join(controls)}: {error}") from None
+    combinations = list(itertools.product(*(control.options.values() for control in controls.values())))
+    if len(combinations) > MOST_COMBINATIONS:
+        raise ValueError(
+            f"movable: the controls have {len(combinations)} combinations, more than {MOST_COMBINATIONS}; "
+            "give some of them fewer values"
+        )
+    pictures = [_picture(draw, dict(zip(controls, values, strict=True))) for values in combinations]
+    for values, picture in zip(combinations, pictures, strict=True):
+        _check_frame(picture.frame, pictures[0].frame, dict(zip(controls, values, strict=True)))
+    start = 0
+    for control in controls.values():
+        start = start * len(control.options) + control.start
+    data = _data(pictures) | {
+        "controls": [
+            {"name": name, "kind": control.kind, "label": control.label, "options": list(control.options)}
+            | {"start": control.start}
+            for name, control in controls.items()
+        ],
+        "start": start,
+        "says": [picture.says for picture in pictures],
+        "colours": list(COLOURS),
+        "scale": SCALE,
+    }
+    size = len(zlib.compress(json.dumps(data).encode()))
+    if size > MOST_BYTES:
+        raise ValueError(
+            f"movable: the figure's data are {size:,d} bytes compressed, more than {MOST_BYTES:,d}; "
+            f"draw fewer than {len(pictures)} combinations, or smaller pictures than {pictures[0].values.shape}"
+        )
+    return Movable(data, *_drawn(data, pictures[start].values))
+
+
+def _picture(draw, values):
+    """Return what draw gives for the controls' values."""
+    picture = draw(**values)
+    if not isinstance(picture, Picture):
+        raise TypeError(f"movable: draw must return a rnnplot.heat or rnnplot.lines; for {values} it gave {picture!r}")
+    return picture
+
+
+def _check_frame(frame, first, values):
+    """Raise a ValueError when the axes of a picture are not those of the first."""
+    for name in first:
+        if frame.get(name) != first[name]:
+            raise ValueError(
+                f"movable: every picture must have the same {name}; for {values} it is {frame.get(name)!r}, "
+                f"for the first combination {first[name]!r}"
+            )
+
+
+def _data(pictures):
+    """Return the pictures as JSON holds them: a heat map's cells as steps, a byte each; lines to three digits."""
+    frame, values = pictures[0].frame, np.stack([picture.values for picture in pictures])
+    if np.all(np.isnan(values)):
+        raise ValueError("movable: there is nothing to draw: all values of all pictures are NaN")
+    if frame["form"] == "heat":
+        largest = float(np.nanmax(np.abs(values))) or 1.0
+        step = _round_step(largest / 127)
+        cells = np.where(np.isnan(values), NO_VALUE, np.rint(values / step)).astype(np.int8)
+        limit = frame["limit"] or largest
+        return frame | {"limit": limit, "step": step, "cells": base64.b64encode(cells.tobytes()).decode()}
+    rounded = [[[None if np.isnan(v) else float(f"{v:.3g}") for v in line] for line in one] for one in values]
+    return frame | {"lines": rounded, "ylim": frame["ylim"] or _range(values, frame["log"])}
+
+
+def _round_step(least):
+    """Return 1, 2 or 5 times a power of ten, not below least: rounded so, a stored value is one that a text can say."""
+    power = math.floor(math.log10(least))
+    return next(step for step in (float(f"{k}e{power}") for k in (1, 2, 5, 10)) if step >= least)
+
+
+def _range(values, log):
+    """Return the ends of an axis that holds all values: whole powers of ten when it is logarithmic."""
+    if not log:
+        low, high = float(np.nanmin(values)), float(np.nanmax(values))
+        margin = 0.05 * (high - low) or 0.5
+        return [low - margin, high + margin]
+    positive = values[values > 0]
+    if not positive.size:
+        raise ValueError("movable: there is nothing to draw: no value is positive, as a logarithmic axis needs")
+    low, high = math.floor(np.log10(positive.min())), math.ceil(np.log10(positive.max()))
+    return [10.0**low, 10.0 ** max(high, low + 1)]
+
+
+def _drawn(data, values):
+    """Return one picture as SVG text and PNG bytes, drawn as the page draws it."""
+    with mpl.rc_context(STYLE):
+        figure = Figure()
+        ax = figure.subplots()
+        if data["form"] == "heat":
+            draw_states(values, ax, data["limit"], data["labels"][2])
+        else:
+            for name, line in zip(data["names"], values, strict=True):
+                ax.plot(data["x"], np.where(line > 0, line, np.nan) if data["log"] else line, label=name)
+            ax.set(ylim=data["ylim"], yscale="log" if data["log"] else "linear")
+            if len(values) > 1:
+                figure.legend(loc="outside upper left", ncols=2, frameon=False)
+        ax.set(xlabel=data["labels"][0], ylabel=data["labels"][1])
+        svg, png = io.StringIO(), io.BytesIO()
+        figure.savefig(svg, format="svg", metadata={"Date": None})
+        figure.savefig(png, format="png", dpi=150)
+    return svg.getvalue(), png.getvalue()
+
+
+def _text(name, text, most):
+    """Return a text that a control or a label can show. Raises a ValueError or TypeError that says what is wrong."""
+    if not isinstance(text, str):
+        raise TypeError(f"{name} must be a text, not {text!r}")
+    if not text.strip() or len(text) > most:
+        raise ValueError(f"{name} must have 1 to {most} characters, not {len(text)}: {text!r}")
+    if "$" in text:
+        raise ValueError(f"{name} must be plain text, since a page cannot typeset it: {text!r}; write Greek as it is")
+    return text
+
+
+def _array(name, values, dimensions):
+    """Return numbers as a float64 array. Raises a ValueError or TypeError that says what is wrong."""
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"{name} must be an array of numbers: {error}") from None
+    if array.ndim != dimensions or not array.size:
+        raise ValueError(f"{name} must have {dimensions} axes, none empty; its shape is {array.shape}")
+    if np.any(np.isinf(array)):
+        raise ValueError(f"{name} is infinite in places, which no axis can show; put np.nan there to leave a gap")
+    return array
