@@ -8,10 +8,11 @@ from sphinxcontrib.bibtex.plugin import register_plugin
 from sphinxcontrib.bibtex.style.referencing import BracketStyle
 from sphinxcontrib.bibtex.style.referencing.author_year import AuthorYearReferenceStyle
 
-from publish import reader
+from publish import movable, reader
 
 KEY = "recurrence_ingredients"
 TEMPLATES = Path(__file__).with_name("templates")
+STATIC = Path(__file__).with_name("static")  # what only some pages need; those in _static/ go on every page
 
 # Sphinx fetches every page it found to show an excerpt; a page opened from a file cannot fetch.
 NO_EXCERPTS = 'if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;'
@@ -34,13 +35,15 @@ def setup(app):
     app.connect("env-get-outdated", outdated)
     app.connect("source-read", remember)
     app.connect("html-page-context", mend)
+    app.connect("html-page-context", move)
     app.add_js_file(None, body=NO_EXCERPTS)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
 def configure(app, config):
-    """Let our templates go before the theme's."""
+    """Let our templates go before the theme's, and have our static files copied."""
     config.templates_path.insert(0, str(TEMPLATES))
+    config.html_static_path.append(str(STATIC))
 
 
 def outdated(app, env, added, changed, removed):
@@ -61,6 +64,13 @@ def mend(app, pagename, templatename, context, doctree):
         # a wide table scrolls in a box of its own, which the keyboard must reach
         box = 'class="pst-scrollable-table-container"'
         context["body"] = body.replace(box, f'{box} tabindex="0"')
+
+
+def move(app, pagename, templatename, context, doctree):
+    """Give a page with movable figures their stylesheet and script."""
+    if movable.MARK in context.get("body", ""):
+        app.add_css_file("movable.css")
+        app.add_js_file("movable.js", loading_method="defer")
 
 
 def _ingredients(env, docname):

@@ -10,12 +10,19 @@ from pathlib import Path
 import nbformat
 from sphinx.errors import SphinxError
 
-from publish import execution, figures, manuscript, notebooks
+from publish import execution, figures, manuscript, movable, notebooks
 
 ROOT = Path(__file__).resolve().parent.parent
 
 # What a page is made of besides its notebook and the manuscript's run.
-COMMON = ("references.bib", "publish/reader.py", "publish/figures.py")
+COMMON = (
+    "references.bib",
+    "publish/reader.py",
+    "publish/figures.py",
+    "publish/movable.py",
+    "publish/static/movable.css",
+    "publish/static/movable.js",
+)
 
 
 class StaleChapter(SphinxError):
@@ -99,13 +106,16 @@ def _figure(keys):
 
 
 def _outputs(run, cell):
-    """Yield a cell's outputs as the page shows them: drawings inline, with their alternative text."""
+    """Yield a cell's outputs as the page shows them: drawings inline, with alternative text; figures that move."""
     options = cell.metadata.get("mystnb", {})
     figure = options.get("figure", {}).get("name")
     alt = options.get("image", {}).get("alt", "")
     for number, output in enumerate(run.outputs):
         if "image/svg+xml" in output.get("data", {}):
-            svg = figures.inline(output.data["image/svg+xml"], f"{figure or cell.id}-{number}", alt)
-            yield nbformat.v4.new_output("display_data", data={"text/html": svg})
+            name = f"{figure or cell.id}-{number}"
+            html = figures.inline(output.data["image/svg+xml"], name, alt)
+            if movable.KIND in output.data:
+                html = movable.html(output.data[movable.KIND], html, name)
+            yield nbformat.v4.new_output("display_data", data={"text/html": html})
         elif not (figure and output.output_type == "execute_result"):
             yield output  # of a figure's cell, what its last line happened to return is not shown
