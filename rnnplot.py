@@ -192,7 +192,8 @@ def number(value, digits=3):
 
 def slider(label, values, start):
     """Return a control for `movable`: a slider over numbers that increase, which begins at start, one of them."""
-    numbers = list(np.atleast_1d(_array(f"slider {label!r}: values", values, 1)).tolist())
+    _array(f"slider {label!r}: values", values, 1)
+    numbers = np.asarray(values).tolist()  # whole numbers stay whole, for draw
     if len(numbers) < 2 or not np.all(np.diff(numbers) > 0):
         raise ValueError(f"slider {label!r}: values must be two or more numbers that increase, not {values!r}")
     options = {number(value, 6): value for value in numbers}
