@@ -374,7 +374,7 @@ def _drawn(data, values):
         else:
             for name, line in zip(data["names"], values, strict=True):
                 ax.plot(data["x"], np.where(line > 0, line, np.nan) if data["log"] else line, label=name)
-            ax.set(ylim=data["ylim"], yscale="log" if data["log"] else "linear")
+            ax.set(xlim=data["x"][:: len(data["x"]) - 1], ylim=data["ylim"], yscale="log" if data["log"] else "linear")
             if len(values) > 1:
                 figure.legend(loc="outside upper left", ncols=2, frameon=False)
         ax.set(xlabel=data["labels"][0], ylabel=data["labels"][1])

@@ -1,5 +1,6 @@
 """The HTML book, built with the command of `make book` and opened from its files in a real browser."""
 
+import gzip
 import html
 import os
 import re
@@ -8,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote, urlparse
 
 import leaks
 import nbformat
@@ -98,6 +100,13 @@ def test_a_page_opened_from_its_file_asks_the_network_for_nothing_and_logs_no_er
 
 
 @pytest.mark.parametrize("name", PAGES)
+def test_a_page_with_all_it_loads_weighs_less_than_800_KiB_compressed(visit, name):
+    files = {Path(unquote(urlparse(url).path)) for url in visit(name).requests if url.startswith("file:")}
+    weight = sum(len(gzip.compress(path.read_bytes())) for path in files)
+    assert len(files) > 10 and weight < 800 * 1024
+
+
+@pytest.mark.parametrize("name", PAGES)
 def test_no_page_scrolls_sideways_on_a_phone(visit, name):
     width, screen = visit(name, width=390).page.evaluate("[document.scrollingElement.scrollWidth, innerWidth]")
     assert width <= screen
@@ -165,6 +174,42 @@ def test_outputs_take_the_page_s_ink_and_paper(visit, name, mode):
         used = set(drawing.evaluate("d => [...d.querySelectorAll('*')].map(e => getComputedStyle(e).fill)"))
         assert {ink, paper} <= used
         assert "rgb(31, 35, 40)" not in used, "rnnplot.INK is left in the drawing"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_exactly_the_pages_with_movable_figures_load_their_script(visit, name):
+    seen = visit(name)
+    movable = seen.page.locator(".movable").count()
+    assert seen.page.locator("svg.movable-drawing").count() == movable
+    loaded = {Path(urlparse(url).path).name for url in seen.requests} & {"movable.js", "movable.css"}
+    assert loaded == ({"movable.js", "movable.css"} if movable else set())
+
+
+@pytest.mark.parametrize("name", SOLVED)
+@pytest.mark.parametrize("width", [375, 1280])
+def test_movable_figures_have_their_height_before_their_script_runs(visit, name, width):
+    page = visit(name, width=width).page
+    heights = "[...document.querySelectorAll('.movable')].map(e => e.getBoundingClientRect().height)"
+    after = page.evaluate(heights)
+    page.route("**/movable.js*", lambda route: route.abort())
+    page.reload()
+    assert page.locator("svg.movable-drawing").count() == 0
+    assert page.evaluate(heights) == pytest.approx(after, abs=1)
+
+
+@pytest.mark.parametrize("name", SOLVED)
+def test_a_movable_figure_follows_the_theme_s_switch_and_stays_legible(visit, name):
+    page = visit(name).page
+    texts = "all => [...new Set(all.map(e => getComputedStyle(e).fill))]"
+    inks = {}
+    for _ in range(3):  # light, dark, as the system has it
+        page.locator(".theme-switch-button").first.click()
+        mode = page.locator("html").get_attribute("data-theme")
+        inks[mode] = page.locator("svg.movable-drawing text").evaluate_all(texts)
+        assert inks[mode] == [page.locator("body").evaluate("e => getComputedStyle(e).color")]
+        contrast, text = page.evaluate(CONTRAST, ".movable")
+        assert contrast >= 4.5, f"{text!r} has a contrast of {contrast:.2f} when {mode}"
+    assert inks["light"] != inks["dark"]
 
 
 def test_ink_and_paper_are_the_ones_that_rnnplot_draws_with():
