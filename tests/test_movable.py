@@ -477,6 +477,7 @@ def test_every_text_of_a_drawing_is_legible_and_inside_it(visit, name, width):
         * Math.hypot(e.getScreenCTM().a, e.getScreenCTM().b)]"""
     frame = drawing.bounding_box()
     assert frame["width"] == pytest.approx(width - 40 - 32, abs=1)
+    assert drawing.evaluate("e => e.viewBox.baseVal.width") == pytest.approx(frame["width"], abs=1)
     shown = []
     for text in drawing.locator("text").all():
         box, pixels = text.evaluate(seen)
