@@ -77,5 +77,6 @@ def _ingredients(env, docname):
     path, root = Path(env.doc2path(docname)), Path(env.srcdir)
     if path.suffix == ".ipynb":
         return reader.ingredients(path.read_text("utf-8"), root)
-    # Sphinx copies the style sheet only when it writes some page: let the front page be that one.
-    return (root / "_static" / "recurrence.css").read_text("utf-8") if docname == env.config.root_doc else None
+    # Sphinx copies style sheets and scripts only when it writes some page: let the front page be that one.
+    files = [*sorted((root / "_static").glob("*.css")), *sorted((root / "publish" / "static").iterdir())]
+    return [path.read_text("utf-8") for path in files] if docname == env.config.root_doc else None

@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = {"bwrap": "bubblewrap"}  # the others are named as their programs
@@ -44,6 +45,30 @@ def browser(needs):
         chromium = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         yield chromium
         chromium.close()
+
+
+@pytest.fixture(scope="session")
+def book(root, tmp_path_factory):
+    """The folder of the book, built once in a run of the tests; the build fails on a warning."""
+    from website import build  # noqa: PLC0415, slow, and few tests need it
+
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+    built = tmp_path_factory.getbasetemp().parent / f"book-{run}"
+    with FileLock(f"{built}.lock"):
+        if not built.exists():
+            build(root)
+            built.touch()
+    return root / "_build" / "html"
+
+
+@pytest.fixture
+def visit(book, browser):
+    """A function that opens a page of the book from its file."""
+    from website import Visitor  # noqa: PLC0415, slow, and few tests need it
+
+    visitor = Visitor(book, browser)
+    yield visitor
+    visitor.close()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -2,12 +2,8 @@
 
 import gzip
 import html
-import os
 import re
 import shutil
-import subprocess
-import sys
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
@@ -15,10 +11,10 @@ import leaks
 import nbformat
 import pytest
 import yaml
-from axe_playwright_python.sync_playwright import Axe
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
+from website import build
 
 import rnnplot
 from publish import execution, figures, reader
@@ -30,65 +26,6 @@ PAGES = [TOC["root"], *(entry["file"] for part in TOC["parts"] for entry in part
 SOLVED = [page for page in CHAPTERS if (ROOT / "solutions" / f"{Path(page).name}.md").is_file()]
 ANSWERS = leaks.answers(ROOT)
 CONTRAST = Path(__file__).with_name("contrast.js").read_text("utf-8")
-
-
-@dataclass
-class Visit:
-    """A page as it stands in the browser, with what happened while it was opened."""
-
-    page: object
-    requests: list
-    errors: list
-
-    @property
-    def violations(self):
-        """What axe-core finds, as "rule: element". (Its preloading of stylesheets is no use on files.)"""
-        found = Axe().run(self.page, options={"preload": False}).response["violations"]
-        return [f"{rule['id']}: {node['html'][:120]}" for rule in found for node in rule["nodes"]]
-
-
-@pytest.fixture(scope="session")
-def book(root):
-    """Return the folder of the book, built by the command of `make book`, which fails on a warning."""
-    build(root)
-    return root / "_build" / "html"
-
-
-def build(root):
-    """Build the book of a copy of the project with the copy's own modules; return what was printed."""
-    command = [Path(sys.executable).with_name("jupyter-book"), "build", ".", "-W", "-n", "--keep-going"]
-    done = subprocess.run(
-        command,
-        cwd=root,
-        env=os.environ | {"PYTHONPATH": str(root)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    printed = re.sub(r"\x1b\[[\d;]*m", "", done.stdout + done.stderr)
-    assert done.returncode == 0, printed
-    return printed
-
-
-@pytest.fixture
-def visit(book, browser):
-    """Return a function that opens a page of the book from its file."""
-    contexts = []
-
-    def open_page(name, mode="light", width=1280):
-        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=mode)
-        contexts.append(context)
-        seen = Visit(context.new_page(), [], [])
-        seen.page.on("request", lambda request: seen.requests.append(request.url))
-        seen.page.on("pageerror", lambda error: seen.errors.append(str(error)))
-        seen.page.on("console", lambda message: seen.errors.append(message.text) if message.type == "error" else None)
-        seen.page.goto((book / f"{name}.html").as_uri())
-        seen.page.evaluate("window.MathJax?.startup?.promise")
-        return seen
-
-    yield open_page
-    for context in contexts:
-        context.close()
 
 
 @pytest.mark.parametrize("name", PAGES)

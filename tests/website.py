@@ -1,0 +1,69 @@
+"""The HTML book for tests: built with the command of `make book`, opened from its files in a real browser."""
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from axe_playwright_python.sync_playwright import Axe
+
+
+@dataclass
+class Visit:
+    """A page as it stands in the browser, with what happened while it was opened."""
+
+    page: object
+    requests: list
+    errors: list
+
+    @property
+    def violations(self):
+        """What axe-core finds, as "rule: element". (Its preloading of stylesheets is no use on files.)"""
+        found = Axe().run(self.page, options={"preload": False}).response["violations"]
+        return [f"{rule['id']}: {node['html'][:120]}" for rule in found for node in rule["nodes"]]
+
+
+def build(root):
+    """Build the book of a copy of the project with the copy's own modules; return what was printed."""
+    command = [Path(sys.executable).with_name("jupyter-book"), "build", ".", "-W", "-n", "--keep-going"]
+    done = subprocess.run(
+        command,
+        cwd=root,
+        env=os.environ | {"PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    printed = re.sub(r"\x1b\[[\d;]*m", "", done.stdout + done.stderr)
+    assert done.returncode == 0, printed
+    return printed
+
+
+class Visitor:
+    """Opens pages of the book from their files."""
+
+    def __init__(self, book, browser):
+        self.book, self.browser, self.contexts = book, browser, []
+
+    def __call__(self, name, mode="light", width=1280, **options):
+        """Return the `Visit` of a page; options are those of a new browser context."""
+        context = self.browser.new_context(viewport={"width": width, "height": 900}, color_scheme=mode, **options)
+        self.contexts.append(context)
+        seen = Visit(context.new_page(), [], [])
+        seen.page.on("request", lambda request: seen.requests.append(request.url))
+        seen.page.on("pageerror", lambda error: seen.errors.append(str(error)))
+        seen.page.on("console", lambda message: seen.errors.append(message.text) if message.type == "error" else None)
+        self.open(seen.page, name)
+        return seen
+
+    def open(self, page, name):
+        """Open a page of the book, with its mathematics."""
+        page.goto((self.book / f"{name}.html").as_uri())
+        page.evaluate("window.MathJax?.startup?.promise")
+
+    def close(self):
+        """Close everything that was opened."""
+        for context in self.contexts:
+            context.close()
