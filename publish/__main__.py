@@ -49,13 +49,14 @@ def build(root=ROOT):
         bibliography = plain.bibliography(root)
     except PybtexError as error:
         raise Faults([Fault(root / "references.bib", getattr(error, "lineno", None) or 1, str(error))]) from None
+    terms = plain.glossary(root)
     for slug in slugs(root):
         try:
             manuscript = read(path_of(slug, root))
         except Faults as error:
             faults += error.faults
             continue
-        if found := rules.faults(manuscript, bibliography=bibliography):
+        if found := rules.faults(manuscript, bibliography=bibliography, terms=terms):
             faults += found
             continue
         source = notebooks.solved(manuscript, root=root)

@@ -17,11 +17,12 @@ ROOT = Path(__file__).resolve().parent.parent
 # What a page is made of besides its notebook and the manuscript's run.
 COMMON = (
     "references.bib",
+    "appendices/glossary.md",
     "publish/reader.py",
     "publish/figures.py",
     "publish/movable.py",
-    "publish/static/movable.css",
-    "publish/static/movable.js",
+    "publish/selfcheck.py",
+    "publish/selfcheck_page.py",
 )
 
 

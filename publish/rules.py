@@ -3,8 +3,10 @@
 import ast
 import re
 
+from myst_parser.mdit_to_docutils.base import default_slugify
+
 from autograde import exercises as registry
-from publish import plain
+from publish import plain, selfcheck
 from publish.manuscript import Fault
 
 EXERCISE_KEYS = {"answer", "check", "manual"}
@@ -15,17 +17,19 @@ ID = re.compile(r"(?!.*-check$)[a-z0-9]+(-[a-z0-9]+)*")  # ID-check is the name 
 OTHER_REGIONS = re.compile(r"(BEGIN|END) (HIDDEN TESTS|MARK SCHEME)")  # nbgrader's, which its release takes out
 
 
-def faults(manuscript, exercises=None, bibliography=None):
+def faults(manuscript, exercises=None, bibliography=None, terms=None):
     """Return every `Fault` in a manuscript.
 
     exercises maps the ids of the chapter's exercises to their definitions, by default those of
     `autograde.exercises`; bibliography maps the keys that may be cited to their entries, by default those of
-    references.bib.
+    references.bib; terms are those of the glossary, by default of appendices/glossary.md.
     """
     if exercises is None:
         exercises = registry.load(manuscript.slug)
     if bibliography is None:
         bibliography = plain.bibliography()
+    if terms is None:
+        terms = plain.glossary()
     found = []
 
     def fault(index, reason, key=None, at=None):
@@ -33,18 +37,21 @@ def faults(manuscript, exercises=None, bibliography=None):
         found.append(Fault(manuscript.path, manuscript.line_of(index, key, at), reason))
 
     cells = manuscript.notebook.cells
-    labels = plain.labels(cell.source for cell in cells if cell.cell_type == "markdown")
+    prose = [cell.source for cell in cells if cell.cell_type == "markdown"]
+    figures = {cell.metadata.figure for cell in cells if isinstance(cell.metadata.get("figure"), str)}
+    known = plain.Known(bibliography, terms, plain.labels(prose), figures, _anchors(prose))
     for index, cell in enumerate(cells):
         _keys(index, cell, fault)
         _regions(index, cell, fault)
         if cell.cell_type == "code":
             _code(index, cell, fault)
         elif cell.cell_type == "markdown":
-            for reason, place in plain.problems(cell.source, bibliography, labels):
+            for reason, place in plain.problems(cell.source, known):
                 fault(index, reason, at=cell.source.count("\n", 0, place))
     _exercises(cells, exercises, fault)
     _equations(cells, fault)
     _figures(cells, fault)
+    _selfchecks(cells, fault)
     if missing := sorted(set(exercises) - {name for cell in cells for name in _ids(cell).values()}):
         names = ", ".join(missing)
         found.append(Fault(manuscript.path, 1, f"these exercises of the chapter have no cell here: {names}"))
@@ -188,6 +195,25 @@ def _figures(cells, fault):
         if not re.fullmatch(r"fig-[a-z0-9-]+", name):
             fault(index, f"figure {name!r}: a name is fig- and lower-case words with hyphens", "figure")
         seen.add(name)
+
+
+def _selfchecks(cells, fault):
+    """Self-checks have ids of their own, under which a browser keeps answers, and stand in prose."""
+    seen = set()
+    for index, cell in enumerate(cells):
+        for name, place in selfcheck.names(cell.source if cell.cell_type == "markdown" else ""):
+            at = cell.source.count("\n", 0, place)
+            if name in seen:
+                fault(index, f"self-check {name!r} stands twice in this chapter", at=at)
+            if EXERCISE_KEYS & set(cell.metadata):
+                fault(index, "a self-check stands in prose, not in the cell of an exercise", at=at)
+            seen.add(name)
+
+
+def _anchors(prose):
+    """Return the anchors that the page gives to the headings of a chapter."""
+    headings = [found for source in prose for found in re.findall(r"^#{1,3} (.+)$", source, re.MULTILINE)]
+    return {default_slugify(re.sub(r"[`*$]", "", heading)) for heading in headings}
 
 
 def without_solution(source):

@@ -22,6 +22,7 @@ def project(tmp_path, root):
     """A copy of what the build reads."""
     shutil.copytree(root / "solutions", tmp_path / "solutions")
     shutil.copytree(root / "chapters", tmp_path / "chapters")
+    shutil.copytree(root / "appendices", tmp_path / "appendices")
     shutil.copy(root / "references.bib", tmp_path)
     return tmp_path
 
