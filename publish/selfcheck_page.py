@@ -66,7 +66,7 @@ class Directive(SphinxDirective):
             f'<div class="selfcheck-choice"><input type="radio" name="{identity}" id="{button}" '
             f'value="{_digest(choice)}"><label for="{button}"><span class="selfcheck-letter">{choice.letter}</span> '
         )
-        return [_html(opening), *self._inline(choice.text), _html("</label></div>")]
+        return [_html(opening), self._inline(choice.text), _html("</label></div>")]
 
     def _answer(self, choice):
         verdict = selfcheck.VERDICTS[choice.right].capitalize()
@@ -75,11 +75,11 @@ class Directive(SphinxDirective):
             f'<span class="selfcheck-letter">{choice.letter}</span> <strong><span aria-hidden="true">'
             f"{SIGNS[choice.right]}</span> {verdict}.</strong> "
         )
-        return [_html(word), *self._inline(choice.explanation), _html("</div>")]
+        return [_html(word), self._inline(choice.explanation), _html("</div>")]
 
     def _inline(self, text):
         found, _ = self.state.inline_text(text, self.lineno)
-        return found
+        return nodes.inline("", "", *found)  # the quotation marks of an element's text are made typographic
 
 
 def _html(text):

@@ -5,7 +5,7 @@ import html
 import re
 import shutil
 from pathlib import Path
-from urllib.parse import unquote, urlparse
+from urllib.parse import unquote, urlsplit
 
 import leaks
 import nbformat
@@ -37,10 +37,12 @@ def test_a_page_opened_from_its_file_asks_the_network_for_nothing_and_logs_no_er
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_with_all_it_loads_weighs_less_than_800_KiB_compressed(visit, name):
-    files = {Path(unquote(urlparse(url).path)) for url in visit(name).requests if url.startswith("file:")}
-    weight = sum(len(gzip.compress(path.read_bytes())) for path in files)
-    assert len(files) > 10 and weight < 800 * 1024
+def test_no_page_weighs_more_than_800_kib_with_its_mathematics(visit, name):
+    files = {Path(unquote(urlsplit(url).path)) for url in visit(name).requests if url.startswith("file:")}
+    packed = {".png", ".woff", ".woff2"}
+    sizes = [path.read_bytes() if path.suffix in packed else gzip.compress(path.read_bytes()) for path in files]
+    assert len(sizes) > 10
+    assert sum(map(len, sizes)) <= 800 * 1024
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -50,7 +52,8 @@ def test_no_page_scrolls_sideways_on_a_phone(visit, name):
 
 
 @pytest.mark.parametrize("name", PAGES)
-@pytest.mark.parametrize(("mode", "width"), [("light", 1280), ("dark", 390)])
+@pytest.mark.parametrize("mode", ["light", "dark"])
+@pytest.mark.parametrize("width", [375, 1280])
 def test_axe_finds_no_barrier(visit, name, mode, width):
     assert visit(name, mode, width).violations == []
 
@@ -58,8 +61,9 @@ def test_axe_finds_no_barrier(visit, name, mode, width):
 @pytest.mark.parametrize("name", CHAPTERS)
 def test_mathematics_is_typeset(visit, name):
     page = visit(name).page
-    boxes = [formula.bounding_box() for formula in page.locator("mjx-container").all()]
-    assert len(boxes) == page.locator(".math").count() > 0
+    assert page.locator("mjx-container").count() == page.locator(".math").count() > 0
+    shown = page.locator("mjx-container:not(.selfcheck-answers *)").all()  # answers are shown when one is chosen
+    boxes = [formula.bounding_box() for formula in shown]
     assert all(box["width"] > 0 and box["height"] > 0 for box in boxes)
 
 
@@ -118,7 +122,7 @@ def test_exactly_the_pages_with_movable_figures_load_their_script(visit, name):
     seen = visit(name)
     movable = seen.page.locator(".movable").count()
     assert seen.page.locator("svg.movable-drawing").count() == movable
-    loaded = {Path(urlparse(url).path).name for url in seen.requests} & {"movable.js", "movable.css"}
+    loaded = {Path(urlsplit(url).path).name for url in seen.requests} & {"movable.js", "movable.css"}
     assert loaded == ({"movable.js", "movable.css"} if movable else set())
 
 
@@ -173,7 +177,7 @@ def test_the_download_is_the_student_s_notebook(visit, book, root, name):
 
 def test_search_finds_a_chapter_without_a_server(visit):
     seen = visit("search")
-    seen.page.locator("article input[name=q], main input[name=q]").first.fill("parity")
+    seen.page.locator("article input[name=q], main input[name=q]").first.fill("bucket")  # in no heading or term
     seen.page.keyboard.press("Enter")
     result = seen.page.locator("#search-results ul.search a").first
     result.wait_for()

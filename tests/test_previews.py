@@ -199,8 +199,8 @@ def test_equations_and_figures_have_numbers_and_an_anchor_that_shows_on_focus(ch
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("A {term}`sate`.", "appendices/glossary.md has no term 'sate'"),
-        ("A {term}`net <sate>`.", "appendices/glossary.md has no term 'sate'"),
+        ("A {term}`country`.", "appendices/glossary.md has no term 'country'"),
+        ("A {term}`net <country>`.", "appendices/glossary.md has no term 'country'"),
         ("See {ref}`fig-a`.", "write a reference to a figure as {ref}`its text <its name>`"),
         ("See {ref}`it <fig-b>`.", "no figure of this chapter has the name 'fig-b'"),
         ("See [it](#the-sep).", "no heading of this chapter has the anchor #the-sep"),
