@@ -112,8 +112,13 @@ def test_it_follows_the_focus_and_goes_with_it(chapter):
 
 
 @needs_manuscript
-def test_a_tap_follows_the_link_and_opens_no_preview(chapter):
+def test_a_finger_opens_no_preview_and_a_tap_follows_the_link(chapter):
     page = chapter("light", 390, has_touch=True).page
+    for kind, opens in (("touch", False), ("mouse", True)):  # the finger may have come to scroll
+        link_of(page, "equation").dispatch_event("pointerenter", {"pointerType": kind})
+        page.wait_for_timeout(600)
+        assert tip_of(page).is_visible() == opens
+    page.keyboard.press("Escape")
     link_of(page, "equation").tap()
     page.wait_for_timeout(600)
     assert not tip_of(page).is_visible()
