@@ -53,9 +53,9 @@ def open_doors(app, pagename, templatename, context, doctree):
     if link := binder(app.config.student_edition, notebook):
         doors.append(f'<a href="{escape(link)}">Open it on Binder</a>')
     line = "".join(f"<span>{door}</span>" for door in doors)
-    if first := re.search(r'class="selfcheck" id="([\w-]+)"', context["body"]):
+    if checks := re.findall(r'class="selfcheck" id="([\w-]+)"', context["body"]):
         line += (
-            f'<span class="selfcheck-progress" hidden><a href="#{first[1]}"></a>'
+            f'<span class="selfcheck-progress"><a href="#{checks[0]}">0 of {len(checks)} self-checks answered</a>'
             '<button type="button" hidden>Clear answers</button></span>'
         )
     context["body"] = context["body"].replace("</h1>", f'</h1>\n<div class="doors">{line}</div>', 1)

@@ -11,6 +11,7 @@ from sphinxcontrib.bibtex.style.referencing.author_year import AuthorYearReferen
 from publish import movable, reader
 
 KEY = "recurrence_ingredients"
+MODULES = ("pages.py", "selfcheck.py", "selfcheck_page.py", "doors.py", "previews.py")  # what every page goes through
 TEMPLATES = Path(__file__).with_name("templates")
 STATIC = Path(__file__).with_name("static")  # what only some pages need; those in _static/ go on every page
 
@@ -75,8 +76,9 @@ def move(app, pagename, templatename, context, doctree):
 
 def _ingredients(env, docname):
     path, root = Path(env.doc2path(docname)), Path(env.srcdir)
+    own = [(root / "publish" / name).read_text("utf-8") for name in MODULES]
     if path.suffix == ".ipynb":
-        return reader.ingredients(path.read_text("utf-8"), root)
+        return [*own, reader.ingredients(path.read_text("utf-8"), root)]
     # Sphinx copies style sheets and scripts only when it writes some page: let the front page be that one.
     files = [*sorted((root / "_static").glob("*.css")), *sorted((root / "publish" / "static").iterdir())]
-    return [path.read_text("utf-8") for path in files] if docname == env.config.root_doc else None
+    return own + [path.read_text("utf-8") for path in files if docname == env.config.root_doc]

@@ -21,8 +21,6 @@ COMMON = (
     "publish/reader.py",
     "publish/figures.py",
     "publish/movable.py",
-    "publish/selfcheck.py",
-    "publish/selfcheck_page.py",
 )
 
 

@@ -61,7 +61,6 @@
   }
 
   if (progress) {
-    progress.hidden = false;
     const [words, clear] = progress.children;
     clear.addEventListener("click", () => {
       for (const check of checks) {
