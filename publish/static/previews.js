@@ -95,7 +95,7 @@
     }, 200);
   };
 
-  for (const link of article.querySelectorAll("a.reference.internal:not(.headerlink)")) {
+  for (const link of article.querySelectorAll("a.reference.internal:not(.headerlink, .sd-stretched-link)")) {
     link.removeAttribute("title"); // the browser's own tip would lie over this one
     link.addEventListener("pointerenter", (event) => {
       if (event.pointerType === "touch") return; // a tap follows the link, as anywhere
