@@ -432,12 +432,27 @@ def test_ink_and_paper_follow_the_theme_as_it_is_switched(visit, name):
 
 def test_the_drawing_has_the_colours_of_the_picture(visit):
     page = visit()
-    cells = parts(page, "heat")[0].locator(".cell").evaluate_all("all => all.map(e => getComputedStyle(e).fill)")
-    shades = np.array([[int(v) for v in re.findall(r"[\d.]+", fill)[:3]] for fill in cells])
+    shades = cells(page)
     lut = (rnnplot.DIVERGING(np.linspace(0, 1, 1001))[:, :3] * 255).round()
     assert np.abs(shades[:, None] - lut[None]).max(axis=-1).min(axis=-1).max() <= 2
     strokes = parts(page, "lines")[0].locator("svg .line").evaluate_all("all => all.map(e => e.getAttribute('stroke'))")
     assert strokes == list(rnnplot.COLOURS[:3])
+
+
+def test_in_dark_mode_the_scale_runs_over_a_dark_zero_to_the_same_ends(visit):
+    page, seen = visit(), {}
+    for mode in ("light", "dark"):
+        page.evaluate("mode => document.documentElement.dataset.theme = mode", mode)
+        seen[mode] = cells(page)
+    light, dark = (seen[mode][-64:] for mode in ("light", "dark"))  # the bar beside the map, from top to bottom
+    assert np.abs(light - dark)[[0, -1]].max() <= 4
+    assert light[31:33].min() > 230 and dark[31:33].max() < 60
+
+
+def cells(page):
+    """Return the colours of the heat map's cells and of the bar beside it, red, green and blue from 0 to 255."""
+    fills = parts(page, "heat")[0].locator(".cell").evaluate_all("all => all.map(e => getComputedStyle(e).fill)")
+    return np.array([[255 * float(share) for share in re.findall(r"[\d.]+", fill)[:3]] for fill in fills])
 
 
 def test_a_gap_stays_a_gap_and_a_value_between_two_is_a_dot(visit):

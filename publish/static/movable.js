@@ -35,12 +35,10 @@
     return found;
   };
 
-  // A colour of the scale, share running from -1 to 1.
+  // A colour of the scale, share running from -1 to 1. In dark mode the stylesheet sets a dark zero.
   const mix = ([lowest, zero, highest], share) => {
-    const end = share < 0 ? lowest : highest;
-    const part = (colour, at) => parseInt(colour.slice(at, at + 2), 16);
-    const channel = (at) => part(zero, at) + (part(end, at) - part(zero, at)) * Math.min(1, Math.abs(share));
-    return `rgb(${channel(1)}, ${channel(3)}, ${channel(5)})`;
+    const percent = 100 * Math.min(1, Math.abs(share));
+    return `fill: color-mix(in srgb, ${share < 0 ? lowest : highest} ${percent}%, var(--movable-zero, ${zero}))`;
   };
 
   // The axes of a plot: its labels, and ticks as [place, what it says].
@@ -90,7 +88,7 @@
         const side = Array.from({ length: 64 }, (_, k) => [1 - (2 * k + 1) / 64, `M${right + 12} ${top + k * strip}h12v${strip}h-12z`]);
         const cells = [...Object.entries(paths).map(([value, d]) => [(value * data.step) / data.limit, d]), ...side];
         return [area, [
-          ...cells.map(([share, d]) => svg("path", { class: "cell", d, fill: mix(data.scale, share) })),
+          ...cells.map(([share, d]) => svg("path", { class: "cell", d, style: mix(data.scale, share) })),
           ...[data.limit, 0, -data.limit].map((value, k) => text(right + 28, top + 9 + (k * (bottom - top - 9)) / 2, say(value))),
           text(width - 3, (top + bottom) / 2, label, "middle", -90),
           ...axes(
