@@ -71,9 +71,9 @@ def grade(nb, source, box, seed):
         return result
     for check in checks.values():
         expect(check.exercise, seed)
-    way = _Way(nb, checks, box, seed, result)
-    while way.left or not way.shown:
-        way.go()
+    grading = _Grading(nb, checks, box, seed, result)
+    while grading.left or not grading.shown:
+        grading.use_a_worker()
     return result
 
 
@@ -93,10 +93,10 @@ def _provided(exercise):
     return frozenset(exercise.provided) if touched else None
 
 
-class _Way:
-    """The way of a notebook's workers, one after the other, until all checks are judged and all cells have run.
+class _Grading:
+    """One notebook's grading by workers, one after the other, until all checks are judged and all cells have run.
 
-    left    the checks that are still to be judged, in the order of the notebook; every `go` takes some away
+    left    the checks that are still to be judged, in the order of the notebook; every worker takes some away
     shown   whether a worker that held all of rnncore has come to the end: what its cells showed is kept
     """
 
@@ -105,15 +105,15 @@ class _Way:
         self.left, self.shown = {name: checks[name] for name in order}, False
         self._nb, self._checks, self._box, self._seed, self._result = nb, checks, box, seed, result
 
-    def go(self):
-        """Go down the notebook with a new worker, as far as one worker comes."""
+    def use_a_worker(self):
+        """Run the notebook from the top in a new worker, as far as one worker comes."""
         reason = ""
         self._provided = next(iter(self.left.values())).provided if self.left else None
         self._outputs, self._passed = {}, {}
         with self._box.worker() as worker:  # outside of what follows: where no worker can be had, nobody is graded
             try:
                 worker.provide(modules(self._provided))
-                self._go_down(worker)
+                self._run_cells(worker)
             except Died as error:
                 reason, kind = str(error), error.kind
             except Exception as error:  # the worker's answer is none: it may be any plain data at all
@@ -125,7 +125,7 @@ class _Way:
         if self._provided is None and not self.shown:
             self._result.outputs, self._result.passed, self.shown = self._outputs, self._passed, True
 
-    def _go_down(self, worker):
+    def _run_cells(self, worker):
         errors, room, self._lacked = {}, SHOWN_LIMIT, False
         for place, cell in enumerate(self._nb.cells):
             name = grade_id(cell)
