@@ -1,0 +1,285 @@
+"""JupyterLab in a real browser: a server of one's own, and what a student and an instructor do there.
+
+The tests of the three doors and `make pictures` take the same steps.
+"""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import matplotlib
+import nbformat
+
+from autograde.course import Course
+from autograde.release import release
+from publish import __main__ as publishing
+
+PATIENCE = 60  # seconds: on a busy machine JupyterLab takes a while to open, and a kernel to start
+
+
+def begin_course(folder, slug, root):
+    """Make a course in a folder with one chapter released in it; return it. Nothing is written anywhere else."""
+    project = folder.with_name(f"{folder.name}-project")
+    built = publishing.build(root)
+    path = Path("_build", "source", slug, f"{slug}.ipynb")
+    (project / path).parent.mkdir(parents=True)
+    (project / path).write_text(built[root / path], "utf-8")
+    course = Course(folder)
+    release(course, slug, project)
+    return course
+
+
+def begin_student(home, course):
+    """Make a home for a student, with what their nbgrader has to know of a course."""
+    config = home / ".jupyter" / "nbgrader_config.py"
+    config.parent.mkdir(parents=True)
+    exchange = str(course.root / "exchange")
+    config.write_text(f'c = get_config()\nc.CourseDirectory.course_id = "recurrence"\nc.Exchange.root = {exchange!r}\n')
+
+
+def hand_in(home, course, slug, answers, root):
+    """Hand a chapter in for ada with nbgrader's own command; answers are {id of a cell: its text}."""
+    begin_student(home, course)
+    shutil.copytree(course.root / "release" / slug, home / slug)
+    path = home / slug / f"{slug}.ipynb"
+    notebook = nbformat.read(path, as_version=4)
+    for cell in notebook.cells:
+        cell.source = answers.get(cell.id, cell.source)
+    nbformat.write(notebook, path)
+    run(["nbgrader", "submit", slug, "--student=ada"], home, home, root)
+
+
+def run(command, folder, home, root):
+    """Run a command in a folder as the user of a home."""
+    done = subprocess.run(command, cwd=folder, env=environment(home, root), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+
+
+def environment(home, root):
+    """Return the environment of a user with a home of their own, who has this project's packages and modules."""
+    return os.environ | {
+        "HOME": str(home),
+        "JUPYTER_CONFIG_DIR": str(home / ".jupyter"),
+        "JUPYTER_DATA_DIR": str(home / ".data"),
+        "JUPYTER_RUNTIME_DIR": str(home / ".runtime"),
+        "MPLCONFIGDIR": matplotlib.get_cachedir(),  # it would look for all fonts anew
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(root),
+    }
+
+
+@contextlib.contextmanager
+def server(folder, home, root):
+    """Run JupyterLab's server in a folder for the user of a home; yield its address, and end it in any case."""
+    _settle(home)
+    log = home / "server.log"
+    command = ["jupyter-lab", "--no-browser", "--allow-root", "--ServerApp.port=0", "--ServerApp.ip=127.0.0.1"]
+    with (
+        log.open("w") as out,
+        subprocess.Popen(command, cwd=folder, env=environment(home, root), stdout=out, stderr=out) as process,
+    ):
+        try:
+            yield _address(process, home / ".runtime", log)
+        finally:
+            process.terminate()
+            try:
+                process.wait(PATIENCE)
+            finally:
+                process.kill()
+
+
+def _settle(home):
+    """Let JupyterLab not ask whether it may fetch news: the question would lie over what is looked at."""
+    settings = home / ".jupyter" / "lab" / "user-settings" / "@jupyterlab" / "apputils-extension"
+    settings.mkdir(parents=True)
+    (settings / "notification.jupyterlab-settings").write_text('{"fetchNews": "false", "checkForUpdates": false}')
+
+
+def _address(process, folder, log):
+    """Return the address that a server notes in its runtime folder once it listens, with its token."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline and process.poll() is None:
+        for path in folder.glob(f"jpserver-{process.pid}.json"):
+            with contextlib.suppress(ValueError):  # it is being written
+                noted = json.loads(path.read_text())
+                return f"http://127.0.0.1:{noted['port']}/lab?token={noted['token']}"
+        time.sleep(0.1)
+    raise AssertionError(f"JupyterLab's server did not start:\n{log.read_text()}")
+
+
+class Lab:
+    """JupyterLab's page in a browser. Nothing outside this machine is reached; what was asked for is kept."""
+
+    def __init__(self, browser, address, width=1280, height=900):
+        self.context = browser.new_context(viewport={"width": width, "height": height}, color_scheme="light")
+        self.context.set_default_timeout(PATIENCE * 1000)
+        self.outside = []
+        self.context.route(re.compile(r"^https?://(?!127\.0\.0\.1[:/])"), self._refuse)
+        self.page = self.context.new_page()
+        self.page.goto(address)
+        self.page.get_by_role("menuitem", name="Nbgrader").wait_for()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.context.close()
+
+    def _refuse(self, route):
+        self.outside.append(route.request.url)
+        route.abort()
+
+    def menu(self, name, item):
+        """Choose an item of a menu."""
+        self.page.get_by_role("menuitem", name=name, exact=True).click()
+        self.page.get_by_role("menuitem", name=item).click()
+
+    def accept(self):
+        """Agree to the dialogue that is open, or about to open; return what it said."""
+        dialog = self.page.locator(".jp-Dialog")
+        dialog.wait_for()
+        said = dialog.inner_text()
+        dialog.locator("button.jp-mod-accept").click()
+        dialog.wait_for(state="detached")
+        return said
+
+
+class Student(Lab):
+    """What a student does, from the list of assignments to handing in."""
+
+    def fetch(self, slug):
+        """Fetch an assignment in the list of assignments."""
+        self.menu("Nbgrader", "Assignment List")
+        released = self.page.locator("#released_assignments_list > .list_item", has_text=slug)
+        released.get_by_role("button", name="Fetch").click()
+        self._fetched(slug).wait_for()
+
+    def _fetched(self, slug):
+        return self.page.locator("#fetched_assignments_list > .list_item", has_text=slug)
+
+    def open(self, slug, path):
+        """Open the fetched notebook, which lies at a path, from the list; return its cells, as they are there."""
+        cells = nbformat.read(path, as_version=4).cells
+        self.places = {cell.id: place for place, cell in enumerate(cells)}
+        self._fetched(slug).locator("a.assignment-notebooks-link").click()
+        self._fetched(slug).locator(".nested_list_item a").click()
+        self.page.locator(".jp-NotebookPanel .jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for()
+        shown = self.page.locator(".jp-NotebookPanel .jp-Cell")
+        shown.nth(len(cells) - 1).wait_for(state="attached")
+        assert shown.count() == len(cells)
+        return cells
+
+    def cell(self, name):
+        """Return the cell with an id."""
+        return self.page.locator(".jp-NotebookPanel .jp-Cell").nth(self.places[name])
+
+    def rendered(self, name):
+        """Scroll to a Markdown cell and return its rendered text."""
+        self.cell(name).scroll_into_view_if_needed()
+        text = self.cell(name).locator(".jp-InputArea > .myst")
+        text.wait_for()
+        return text
+
+    def write(self, name, text):
+        """Write something into a cell in place of what stands there."""
+        if "jp-MarkdownCell" in self.cell(name).get_attribute("class"):
+            self.cell(name).dblclick()
+        self.cell(name).locator(".cm-content").fill(text)
+
+    def run(self, name):
+        """Run a cell and wait until it has run."""
+        before = self._prompt(name).inner_text()
+        self.cell(name).locator(".cm-content").press("Shift+Enter")
+        self._wait_for_run(name, before)
+
+    def run_all(self, until):
+        """Restart the kernel and run all cells; wait until the one has run at which this ends."""
+        before = self._prompt(until).inner_text()
+        self.menu("Kernel", "Restart Kernel and Run All Cells…")
+        self.accept()
+        self._wait_for_run(until, before)
+
+    def _prompt(self, name):
+        return self.cell(name).locator(".jp-InputPrompt")
+
+    def _wait_for_run(self, name, before):
+        if "jp-CodeCell" in self.cell(name).get_attribute("class"):
+            done = "([prompt, before]) => prompt.innerText !== before && /\\d/.test(prompt.innerText)"
+            self.page.wait_for_function(done, arg=[self._prompt(name).element_handle(), before])
+
+    def check(self, name, text):
+        """Write an answer, run it and its check; return the feedback."""
+        self.write(name, text)
+        self.run(name)
+        self.run(f"{name}-check")
+        return self.feedback(name)
+
+    def feedback(self, name):
+        """Scroll to the feedback on an exercise and return it; out of sight JupyterLab draws nothing."""
+        box = self.cell(f"{name}-check").locator(".recurrence-check")
+        box.scroll_into_view_if_needed()
+        return self.page.wait_for_function("box => box.innerText", arg=box.element_handle()).json_value()
+
+    def validate(self):
+        """Press the notebook's Validate; return what the dialogue says."""
+        self.page.locator(".validate-button").click()
+        return self.accept()
+
+    def submit(self, slug):
+        """Hand the assignment in, from the list of assignments."""
+        self.page.get_by_role("tab", name="Assignments").click()
+        self._fetched(slug).get_by_role("button", name="Submit").click()
+        self.page.locator("#submitted_assignments_list > .list_item", has_text=slug).wait_for()
+
+
+class Instructor(Lab):
+    """What an instructor does in formgrader."""
+
+    def formgrader(self):
+        """Open formgrader; return the frame that it stands in."""
+        self.menu("Nbgrader", "Formgrader")
+        self.frame = self.page.frame_locator("#formgrader-iframe iframe")
+
+    def press(self, row, step):
+        """Press the button of a step in the row of an assignment or a student; return what the message says."""
+        self.frame.locator("#main-table tr", has_text=row).locator(f".{step} a").click()
+        message = self.frame.locator(".modal.in")
+        message.locator(".modal-body p").first.wait_for()
+        said = f"{message.locator('.modal-title').inner_text()} {message.locator('.modal-body').inner_text()}"
+        message.get_by_role("button", name="OK").click()
+        message.wait_for(state="detached")
+        return said
+
+    def row(self, text):
+        """Return the words of a row of the table, cell by cell."""
+        row = self.frame.locator("#main-table tr", has_text=text)
+        row.wait_for()
+        return [cell.strip() for cell in row.locator("td").all_inner_texts()]
+
+    def go(self, *links):
+        """Follow links, one after the other."""
+        for link in links:
+            self.frame.get_by_role("link", name=link, exact=True).click()
+
+    def score(self, name, points):
+        """Give a manually graded cell its points and wait until they are kept."""
+        box = self.frame.locator(f"input.score[id='{name}']")
+        box.scroll_into_view_if_needed()
+        with self.page.expect_response(lambda answer: "/api/grade/" in answer.url) as kept:
+            box.fill(str(points))
+            box.press("Tab")
+        assert kept.value.ok
+
+    def comment(self, name, text):
+        """Write a comment on a cell and wait until it is kept."""
+        box = self.frame.locator(f"textarea[id='{name}-comment']")
+        with self.page.expect_response(lambda answer: "/api/comment/" in answer.url) as kept:
+            box.fill(text)
+            box.press("Tab")
+        assert kept.value.ok

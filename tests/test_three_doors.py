@@ -1,0 +1,200 @@
+"""The three doors, each gone through from end to end in a real browser: a reader, a student, an instructor."""
+
+import csv
+import html
+import re
+
+import lab
+import nbformat
+import pytest
+
+from autograde import exercises
+from autograde.check import verdict
+from autograde.sample import source_of
+from publish import manuscript
+
+SLUG = "01_forward"
+MISTAKE = "W_hh is not transposed"
+pytestmark = pytest.mark.skipif(
+    not manuscript.slugs(), reason="this is the student edition: there is nothing to release"
+)
+
+# What Markdown, MyST and TeX leave in a text when nothing renders them.
+RAW = re.compile(r"\$|`|:::|~~~|\{[\w:-]+\}|\\\w|\\[([]|\*\*|\]\(|\+\+\+|^#+ |^\s*\|", re.MULTILINE)
+# Their text, without code and formulas, where such signs are meant.
+PROSE = """cell => {
+    const copy = cell.cloneNode(true);
+    copy.querySelectorAll("code, pre, .katex").forEach((one) => one.remove());
+    return copy.textContent;
+}"""
+
+
+def words(text):
+    """Return the words of HTML."""
+    return html.unescape(re.sub(r"<[^>]*>", " ", text)).split()
+
+
+@pytest.fixture
+def course(root, tmp_path):
+    """A course with the chapter released."""
+    return lab.begin_course(tmp_path / "course", SLUG, root)
+
+
+@pytest.fixture
+def solved(course):
+    """The right answers: {id of a cell: its text}."""
+    cells = nbformat.read(course.root / "source" / SLUG / f"{SLUG}.ipynb", as_version=4).cells
+    answers = [cell for cell in cells if cell.metadata.get("nbgrader", {}).get("solution")]
+    return {cell.id: re.sub(r"^ *### (BEGIN|END) SOLUTION\n?", "", cell.source, flags=re.M) for cell in answers}
+
+
+@pytest.fixture
+def mistaken():
+    """A wrong answer to the first exercise, one that is known."""
+    return source_of(exercises.find("rnn-step").misconceptions[MISTAKE].implementation, "rnn_step")
+
+
+def test_a_reader_searches_follows_a_preview_moves_a_figure_answers_and_finds_the_progress_again(visit):
+    seen = visit("index")
+    page = seen.page
+
+    page.get_by_role("button", name="Search").first.click()
+    page.locator("input[name=q]:visible").fill("bucket")
+    page.keyboard.press("Enter")
+    hit = page.locator("#search-results ul.search a").first
+    assert hit.inner_text().endswith("Sequences and state")
+    hit.click()
+    page.wait_for_url("**/chapters/01_forward.html*")
+    assert "bucket" in page.locator("article").inner_text()
+
+    link = page.locator("article a[href$='#term-spectral-radius']").first
+    link.hover()
+    preview = page.get_by_role("tooltip")
+    preview.wait_for()
+    meaning = " ".join(preview.locator("xpath=*").nth(1).inner_text().split())
+    assert "largest magnitude" in meaning
+    link.click()
+    page.wait_for_url("**/glossary.html#term-spectral-radius")
+    assert meaning in " ".join(page.locator("article").inner_text().split())
+    page.go_back()
+
+    figure = page.locator("figure#fig-states")
+    slider = figure.get_by_role("slider", name="spectral radius ρ")
+    drawing, sentence = figure.locator(".movable-drawing"), figure.locator("output")
+    left = r"(\d+\.\d+) at t = 24"
+    before, little = drawing.inner_html(), re.search(left, sentence.inner_text())
+    slider.focus()
+    page.keyboard.press("End")
+    much = re.search(left, sentence.inner_text())
+    assert drawing.inner_html() != before
+    assert float(little[1]) < 0.1 and float(much[1]) > 1, "with ρ = 1.5 the echo does not fade"
+
+    progress = page.locator(".selfcheck-progress a")
+    question = page.locator(".selfcheck").first
+    for right, opening, count in ((0, "✗ Not quite.", 0), (1, "✓ Right.", 1)):
+        answer = question.locator(f".selfcheck-answer[data-right='{right}']").first
+        question.locator(f"input[value='{answer.get_attribute('data-choice')}']").check()
+        said = question.locator(".selfcheck-feedback").inner_text()
+        assert said.startswith(opening) and len(said.split()) > 12
+        assert progress.inner_text() == f"{count} of 4 self-checks answered"
+    page.reload()
+    assert progress.inner_text() == "1 of 4 self-checks answered"
+    assert question.locator(".selfcheck-feedback").inner_text() == said
+    assert [url for url in seen.requests if not url.startswith(("file:", "data:"))] == []
+    assert seen.errors == []
+
+
+def test_a_student_fetches_sees_every_cell_rendered_learns_from_a_check_validates_and_submits(
+    course, solved, mistaken, browser, root, tmp_path
+):
+    home = tmp_path / "student"
+    lab.begin_student(home, course)
+    with lab.server(home, home, root) as address, lab.Student(browser, address) as student:
+        student.fetch(SLUG)
+        for cell in student.open(SLUG, home / SLUG / f"{SLUG}.ipynb"):
+            if cell.cell_type == "markdown":
+                look(student, cell)
+
+        student.run_all(until="memory-figure")
+        assert "NotImplementedError" in student.cell("memory-figure").locator(".jp-OutputArea").inner_text()
+        assert "not checked yet, 0 of 3 points" in student.feedback("rnn-step")
+
+        exercise = exercises.find("rnn-step")
+        wrong = student.check("rnn-step", mistaken)
+        meant = verdict(exercise, exercise.misconceptions[MISTAKE].implementation)
+        assert meant.named == (MISTAKE,)
+        assert wrong.split() == words(meant._repr_html_())
+        said = student.validate()
+        assert 'check("rnn-step", rnn_step)' in said
+
+        for name, text in solved.items():
+            if f"{name}-check" not in student.places:
+                student.write(name, text)
+                student.run(name)
+                continue
+            assert f"{name}: right" in student.check(name, text)
+        assert "Success! Your notebook passes all the tests." in student.validate()
+
+        student.submit(SLUG)
+        assert student.outside == []
+    (handed_in,) = (course.root / "exchange" / "recurrence" / "inbound").glob(f"*+{SLUG}+*/{SLUG}.ipynb")
+    arrived = {cell.id: cell.source for cell in nbformat.read(handed_in, as_version=4).cells}
+    assert {name: arrived[name] for name in solved} == solved
+
+
+def look(student, cell):
+    """See that nothing of a Markdown cell stands there as it was written, and that every formula is typeset."""
+    rendered = student.rendered(cell.id)
+    text = rendered.evaluate(PROSE)
+    assert text.strip()
+    assert RAW.findall(text) == [], text
+    plain = re.sub(r"(?<!`)`[^`\n]+`", "", cell.source)
+    formulas = len(re.findall(r"\$[^$]+\$|\\begin\{equation", plain))
+    assert rendered.locator(".katex").count() == formulas, cell.source
+    assert rendered.locator(".katex-error").count() == 0
+    for sign, kind in ((r"^#+ ", "h1, h2, h3"), (r"^```\{dropdown\}", "details"), (r"^\|[-|]+\|$", "table")):
+        assert rendered.locator(kind).count() == len(re.findall(sign, plain, re.M)), (kind, cell.source)
+
+
+def test_an_instructor_collects_grades_reads_the_feedback_scores_by_hand_and_exports(
+    course, solved, mistaken, browser, root, tmp_path, needs
+):
+    needs("bwrap")
+    lab.hand_in(tmp_path / "ada", course, SLUG, solved | {"rnn-step": mistaken}, root)
+    home = tmp_path / "instructor"
+    home.mkdir()
+    step = exercises.find("rnn-step")
+    wrong = verdict(step, step.misconceptions[MISTAKE].implementation, trusted=True)
+    checked = 14 - wrong.points + wrong.score
+    with lab.server(course.root, home, root) as address, lab.Instructor(browser, address) as instructor:
+        instructor.formgrader()
+        assert "Successfully collected" in instructor.press(SLUG, "collect")
+        assert instructor.row(SLUG)[8] == "1"
+        instructor.go("1")
+        assert "needs autograding" in instructor.row("ada")
+        said = instructor.press("ada", "autograde")
+        assert "Successfully autograded" in said
+        assert "needs manual grading" in instructor.row("ada")
+        assert f"{round(checked, 2):g} / 19" in instructor.row("ada")
+
+        instructor.go("Manual Grading", SLUG, SLUG, "Submission #1")
+        feedback = instructor.frame.locator(".recurrence-check").first
+        assert f"rnn-step: {wrong.passed} of {wrong.total} cases right" in feedback.inner_text()
+        instructor.score("memory-figure", 3)
+        instructor.score("memory-reading", 1.5)
+        instructor.comment("memory-reading", "What happens to the slope of tanh?")
+
+        instructor.go("Manual Grading")
+        instructor.go("Manage Assignments", "1")
+        assert "graded" in instructor.row("ada")
+        assert f"{round(checked + 4.5, 2):g} / 19" in instructor.row("ada")
+        assert "Successfully generated feedback" in instructor.press("ada", "generate-feedback")
+        assert "Successfully released feedback" in instructor.press("ada", "release-feedback")
+    page = browser.new_page()
+    page.goto((course.root / "feedback" / "ada" / SLUG / f"{SLUG}.html").as_uri())
+    assert "What happens to the slope of tanh?" in page.inner_text("body")
+    page.close()
+    lab.run(["nbgrader", "export"], course.root, home, root)
+    (row,) = csv.DictReader((course.root / "grades.csv").open())
+    assert (row["student_id"], float(row["max_score"])) == ("ada", 19)
+    assert float(row["score"]) == pytest.approx(checked + 4.5)
