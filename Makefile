@@ -76,7 +76,7 @@ bench: setup  ## how fast and how sharp the checks are, rnncore beside torch.nn;
 	@echo '== bench: every change of one place of the answers and of rnncore.py, about half an hour'
 	@$(RUN) python benchmarks/mutants.py
 
-pictures: book  ## the README's pictures, taken of the book
+pictures: book  ## the README's and the guides' pictures, of the book, JupyterLab and formgrader
 	@$(RUN) python tests/pictures.py
 
 clean:  ## remove _build, which holds only what can be made again

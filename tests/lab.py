@@ -3,6 +3,7 @@
 The tests of the three doors and `make pictures` take the same steps.
 """
 
+import ast
 import contextlib
 import json
 import os
@@ -16,8 +17,10 @@ from pathlib import Path
 import matplotlib
 import nbformat
 
+from autograde import exercises
 from autograde.course import Course
 from autograde.release import release
+from autograde.sample import source_of
 from publish import __main__ as publishing
 
 PATIENCE = 60  # seconds: on a busy machine JupyterLab takes a while to open, and a kernel to start
@@ -41,6 +44,15 @@ def begin_student(home, course):
     config.parent.mkdir(parents=True)
     exchange = str(course.root / "exchange")
     config.write_text(f'c = get_config()\nc.CourseDirectory.course_id = "recurrence"\nc.Exchange.root = {exchange!r}\n')
+
+
+def mistaken(course, slug, exercise_id, mistake):
+    """Return the text of an answer cell with a known mistake, written as a student would: in place of the stub."""
+    cells = nbformat.read(course.root / "release" / slug / f"{slug}.ipynb", as_version=4).cells
+    (stub,) = [cell.source for cell in cells if cell.id == exercise_id]
+    wrong = source_of(exercises.find(exercise_id).misconceptions[mistake].implementation, "answer")
+    (line,) = ast.parse(wrong).body
+    return stub.replace("# YOUR CODE HERE\n    raise NotImplementedError()", f"return {ast.unparse(line.value.body)}")
 
 
 def hand_in(home, course, slug, answers, root):

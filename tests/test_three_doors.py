@@ -10,7 +10,6 @@ import pytest
 
 from autograde import exercises
 from autograde.check import verdict
-from autograde.sample import source_of
 from publish import manuscript
 
 SLUG = "01_forward"
@@ -49,9 +48,9 @@ def solved(course):
 
 
 @pytest.fixture
-def mistaken():
+def mistaken(course):
     """A wrong answer to the first exercise, one that is known."""
-    return source_of(exercises.find("rnn-step").misconceptions[MISTAKE].implementation, "rnn_step")
+    return lab.mistaken(course, SLUG, "rnn-step", MISTAKE)
 
 
 def test_a_reader_searches_follows_a_preview_moves_a_figure_answers_and_finds_the_progress_again(visit):
@@ -160,7 +159,8 @@ def test_an_instructor_collects_grades_reads_the_feedback_scores_by_hand_and_exp
     course, solved, mistaken, browser, root, tmp_path, needs
 ):
     needs("bwrap")
-    lab.hand_in(tmp_path / "ada", course, SLUG, solved | {"rnn-step": mistaken}, root)
+    answers = solved | {"rnn-step": mistaken, "memory-reading": "Large inputs overwrite the state."}
+    lab.hand_in(tmp_path / "ada", course, SLUG, answers, root)
     home = tmp_path / "instructor"
     home.mkdir()
     step = exercises.find("rnn-step")
