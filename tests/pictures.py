@@ -51,13 +51,14 @@ def jupyterlab(browser, folder, path):
     """Take a picture of the check of a wrong answer in JupyterLab."""
     course, home = lab.begin_course(folder / "course", SLUG, ROOT), folder / "student"
     lab.begin_student(home, course)
-    with lab.server(home, home, ROOT) as address, lab.Student(browser, address, WIDTH, 800) as student:
+    with lab.server(home, home, ROOT) as address, lab.Student(browser, address) as student:
         student.fetch(SLUG)
         student.open(SLUG, home / SLUG / f"{SLUG}.ipynb")
         student.page.keyboard.press("Control+b")  # the list of files takes room
         student.run("opening-2")
         student.check("rnn-step", lab.mistaken(course, SLUG, *PICTURED))
         student.page.keyboard.press("ArrowUp")
+        student.page.set_viewport_size({"width": 860, "height": 860})
         student.rendered("exercise-the-step-1").locator("h3").evaluate(SCROLL, 16)
         student.page.screenshot(path=path)
 
@@ -67,7 +68,7 @@ def formgrader(browser, folder, path):
     course, home = Course(folder / "course"), folder / "instructor"
     home.mkdir()
     lab.hand_in(folder / "ada", course, SLUG, {"rnn-step": lab.mistaken(course, SLUG, *PICTURED)}, ROOT)
-    with lab.server(course.root, home, ROOT) as address, lab.Instructor(browser, address, WIDTH, 800) as instructor:
+    with lab.server(course.root, home, ROOT) as address, lab.Instructor(browser, address, 1072, 885) as instructor:
         instructor.page.keyboard.press("Control+b")
         instructor.formgrader()
         instructor.press(SLUG, "collect")
@@ -76,7 +77,7 @@ def formgrader(browser, folder, path):
         instructor.go("Manual Grading", SLUG, SLUG, "Submission #1")
         answer = instructor.frame.locator(".nbgrader_cell", has=instructor.frame.locator("#rnn-step-comment"))
         answer.evaluate(SCROLL, 55)  # formgrader has a bar at the top
-        instructor.page.screenshot(path=path)
+        instructor.page.locator("#formgrader-iframe").screenshot(path=path)
 
 
 def pack(path):
