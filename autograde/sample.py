@@ -65,7 +65,8 @@ def hand_in(course, slug):
     for student, answers in answers_of_the_class(slug, right).items():
         notebook = nbformat.reads(released, as_version=4)
         for cell in notebook.cells:
-            cell.source = answers.get(cell.id, cell.source)
+            if cell.id in answers:
+                cell.source = _as_written(answers[cell.id])
         path = course.root / "submitted" / student / slug / f"{slug}.ipynb"
         path.parent.mkdir(parents=True, exist_ok=True)
         nbformat.write(notebook, path)
@@ -115,6 +116,11 @@ def source_of(function, as_name):
     if isinstance(node, ast.Lambda):
         return f"{above}{as_name} = {ast.unparse(node)}"
     return above + re.sub(r"^def \w+", f"def {as_name}", ast.unparse(node))
+
+
+def _as_written(answer):
+    """Return a model answer as a student would hand it in: without nbgrader's marks and the scheme of points."""
+    return re.sub(r"^ *### (BEGIN|END) SOLUTION\n?|^Scheme, .*\n?", "", answer, flags=re.MULTILINE).rstrip()
 
 
 def _defined(source):
