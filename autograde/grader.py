@@ -58,9 +58,9 @@ class _Check:
 def grade(nb, source, box, seed):
     """Grade a sanitised notebook in workers of a sandbox; return a `Result`.
 
-    What an exercise forbids is not there to be found: a worker holds of rnncore what the next check allows, and is
-    given more on its way down the notebook when it comes to a check that allows more. Where less is allowed, or a cell
-    asked for something that it would only be given later, another worker begins from the top.
+    What an exercise forbids is not there to be found: a worker begins with what of rnncore the strictest check allows,
+    and is given more when it comes to a check that allows more and no stricter one is left, so that no worker follows
+    one that held more. Where a cell asked for something that is only given later, another worker begins from the top.
     """
     checks = _checks(source)
     result = Result()
@@ -108,7 +108,8 @@ class _Grading:
     def use_a_worker(self):
         """Run the notebook from the top in a new worker, as far as one worker comes."""
         reason = ""
-        self._provided = next(iter(self.left.values())).provided if self.left else None
+        self._provided = min((check.provided for check in self.left.values()), key=_much, default=None)
+        began = self._provided
         self._outputs, self._passed = {}, {}
         with self._box.worker() as worker:  # outside of what follows: where no worker can be had, nobody is graded
             try:
@@ -120,9 +121,10 @@ class _Grading:
                 reason, kind = f"The notebook's process answered nonsense ({type(error).__name__}).", Died.kind
         if reason:
             self._result.problem = reason
-            for name in [name for name, check in self.left.items() if check.provided == self._provided]:
+            once_more = self._provided != began  # what came before may have used up time or memory
+            for name in [name for name, check in self.left.items() if not once_more and check.provided == began]:
                 self._result.verdicts[name] = _refused(self.left.pop(name), reason, kind)
-        if self._provided is None and not self.shown:
+        if self._provided is None and not self.shown and not (reason and began is not None):
             self._result.outputs, self._result.passed, self.shown = self._outputs, self._passed, True
 
     def _run_cells(self, worker):
@@ -131,7 +133,7 @@ class _Grading:
             name = grade_id(cell)
             if name in self.left:
                 wanted = self.left[name].provided
-                if not _holds(wanted, self._provided):
+                if not self._may_have(wanted):
                     continue  # for another worker
                 if not self._give(worker, wanted):
                     return
@@ -142,7 +144,8 @@ class _Grading:
                     return
                 figures = bool(cell.metadata.get("nbgrader", {}).get("grade"))
                 shown = worker.run(cell.source, self._box.limits.cell, figures)
-                errors[name], self._lacked = str(shown["error"]), self._lacked or bool(shown["lacked"])
+                errors[name] = _writable(shown["error"])
+                self._lacked = self._lacked or bool(shown["lacked"]) or "is not at hand here" in errors[name]
                 outputs = _outputs(shown)
                 room -= sum(len(text) for output in outputs for text in output.values())
                 self._outputs[place] = outputs if room >= 0 else []
@@ -150,6 +153,11 @@ class _Grading:
                     self._passed[name] = _finite(shown["value"])
         if not self.left and not self._lacked:
             self._provided = None  # more would have made no difference
+
+    def _may_have(self, wanted):
+        """Whether a worker may get this much: not while a check is left that allows less, in this worker or a later."""
+        more = _holds(wanted, self._provided) and all(_holds(check.provided, wanted) for check in self.left.values())
+        return more or wanted == self._provided
 
     def _give(self, worker, wanted):
         """Give a worker this much of rnncore, if it has less; return False where its cells already asked for it."""
@@ -159,6 +167,10 @@ class _Grading:
             worker.provide({"rnncore": modules(wanted)["rnncore"]})
             self._provided = wanted
         return True
+
+
+def _much(part):
+    return math.inf if part is None else len(part)
 
 
 def _holds(part, other):
@@ -212,6 +224,11 @@ def _compiled(provided):
 
 
 WITHHELD = """
+
+def __dir__():
+    __getattr__.asked = True
+    return list(globals())
+
 
 def __getattr__(name):
     if name.startswith("__") and name != "__all__":  # which `from rnncore import *` asks for

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import select
 import shutil
 import socket
 import subprocess
@@ -24,6 +25,7 @@ ENVIRONMENT = {
     "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
 }  # fmt: skip
 START = 60  # seconds the warm parent may take to import everything
+GONE_WITHIN = 5  # seconds a process may take to be gone once it is killed
 
 
 class Unconfined(Exception):
@@ -92,6 +94,10 @@ class Sandbox:
             finally:
                 with self._lock, contextlib.suppress(OSError):
                     self._control.sendall(f"kill {number}".encode())
+                if self.confined:  # what is left of it could tell the next one what it knew
+                    hung_up = select.poll()
+                    hung_up.register(ours, 0)
+                    hung_up.poll(1000 * GONE_WITHIN)
 
     def _fork(self, number, theirs):
         limits = asdict(self.limits) | {"confined": int(self.confined)}

@@ -49,6 +49,7 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 1, 4, 38
 def main():
     """Fork a child for every request; all that notebooks import is imported by now."""
     control = socket.socket(fileno=int(sys.argv[1]))  # on which it is told what to do
+    _leave_keyring()
     shell = _shell()
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -96,8 +97,7 @@ def _child(shell, descriptor, report, limits):
         if pid:
             os.write(report, str(pid).encode())
             os.close(report)
-            os.close(descriptor)
-            os.waitpid(pid, 0)
+            os.waitpid(pid, 0)  # until then it keeps the descriptor, by whose end the grader sees that all are gone
             os._exit(0)
         os.close(report)
         if confined:
@@ -121,6 +121,15 @@ def _check(code):
     if code:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
+
+
+def _leave_keyring():
+    """Leave the keyring of the session that started the grading, which no namespace hides, for one that is revoked."""
+    keyctl = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}.get(os.uname().machine)
+    if keyctl:  # where it fails, by a filter or for want of memory, ...
+        call = ctypes.CDLL(None, use_errno=True).syscall
+        if call(ctypes.c_long(keyctl), ctypes.c_long(1), None) > 0:  # KEYCTL_JOIN_SESSION_KEYRING
+            _check(call(ctypes.c_long(keyctl), ctypes.c_long(3), ctypes.c_long(-3)))  # KEYCTL_REVOKE
 
 
 def _first_to_go():
@@ -246,7 +255,8 @@ def _provide(name, text, code):
     code = marshal.loads(code.tobytes())
     module, path = _given.setdefault(name, types.ModuleType(name)), code.co_filename
     module.__file__ = path
-    module.__dict__.pop("__getattr__", None)
+    for missing in ("__getattr__", "__dir__"):
+        module.__dict__.pop(missing, None)
     linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
     sys.modules[name] = module
     exec(code, module.__dict__)

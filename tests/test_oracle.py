@@ -1,13 +1,17 @@
 """The trusted verdict: what a student hands in decides by its results alone, and costs nobody else anything."""
 # ruff: noqa: E501, attackers' code stands in strings
 
+import contextlib
+import errno
 import json
+import os
 import re
 import shutil
 from pathlib import Path
 
 import attacked
 import nbformat
+import psutil
 import pytest
 from attacks import (
     ATTACKER,
@@ -37,7 +41,7 @@ from nbgrader.preprocessors import CheckCellMetadata, ClearOutput, DeduplicateId
 
 from autograde import classroom, exercises, grader, notebook, results
 from autograde.course import Course
-from autograde.sandbox import Limits, Sandbox
+from autograde.sandbox import Limits, Sandbox, Worker
 
 ROOT = Path(__file__).resolve().parent.parent
 SEED = 11
@@ -206,6 +210,9 @@ def test_one_worker_is_enough_where_every_check_allows_more_of_rnncore_than_the_
         "from rnncore import rnn_forward as forward",
         "from rnncore import *\ntry: forward = rnn_forward\nexcept NameError: forward = None",
         "import rnncore\nforward = getattr(rnncore, 'rnn_forward', None)",
+        "import rnncore\nforward = rnncore.rnn_forward if 'rnn_forward' in dir(rnncore) else None",
+        "import rnncore\nfrom concurrent.futures import ProcessPoolExecutor\ndef far(): return rnncore.rnn_forward.__name__\n"
+        "with ProcessPoolExecutor(1) as pool: forward = getattr(rnncore, pool.submit(far).result())",
     ],
 )
 def test_a_cell_that_uses_rnncore_before_the_first_check_shows_what_it_shows_in_the_notebook(box, monkeypatch, asks):
@@ -225,6 +232,56 @@ def test_a_check_that_was_moved_down_finds_no_more_of_rnncore_than_where_it_was(
     nb.cells.sort(key=lambda cell: cell.id == "rnn-step-check")
     assert nb.cells[-1].id == "rnn-step-check"
     assert scores(nb, box) == FULL | {"rnn-step-check": 0.0}
+
+
+def test_no_worker_of_a_notebook_follows_one_that_held_more_of_rnncore(box, monkeypatch):
+    nb = handed_in(RIGHT)
+    nb.cells.sort(key=lambda cell: cell.id == "rnn-step-check")
+    held, provide = [], Worker.provide
+    monkeypatch.setattr(Worker, "provide", lambda self, m: held.append(len(m["rnncore"]["text"])) or provide(self, m))
+    assert scores(nb, box) == FULL
+    assert held == sorted(held) and len(set(held)) == 3
+
+
+def test_a_worker_is_gone_before_the_next_one_begins(box):
+    with box.worker():
+        pass
+    ours = {process.pid for process in processes(box)}
+    for _ in range(3):
+        with box.worker() as worker:
+            worker.run("import os\nif os.fork() == 0:\n    import time\n    time.sleep(60)\na = bytearray(10**9)", 10)
+            assert len(students(box, ours)) == 2
+        assert students(box, ours) == []
+
+
+def processes(box):
+    """Return the sandbox's processes: bubblewrap, the warm parent, and all below it."""
+    return psutil.Process(box._parent.pid).children(recursive=True)
+
+
+def students(box, ours):
+    """Return those that run students' code; between them and the parent stands one of ours, which waits for them."""
+    found = []
+    for process in processes(box):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if process.pid not in ours and process.ppid() not in ours and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
+
+
+def test_a_reply_of_a_students_own_making_is_no_longer_in_a_verdict_than_any_other(box):
+    forged = "{'text': '', 'outputs': [], 'error': 'E' * 10**7, 'value': None, 'lacked': False}"
+    forge = f"import gc, socket\nfrom autograde import wire\ns = [o for o in gc.get_objects() if isinstance(o, socket.socket)][0]\nwire.send(s, {forged})\nwire.send(s, {{'missing': 1}})"
+    verdict = graded(handed_in(RIGHT | {"rnn-step": forge}), box).verdicts["rnn-step-check"]
+    assert "Its cell raised EEE" in str(verdict)
+    assert len(str(verdict)) < 50_000 and len(verdict._repr_html_()) < 50_000
+
+
+def test_the_session_s_keyring_is_out_of_reach(box):
+    number = {"x86_64": 248, "aarch64": 217}[os.uname().machine]
+    asks = f"import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\nprint(libc.syscall({number}, b'user', b'a', b'b', 1, -3), ctypes.get_errno())"
+    with box.worker() as worker:
+        assert worker.run(asks, 10)["text"].strip() == f"-1 {errno.EKEYREVOKED}"
 
 
 @pytest.mark.parametrize("name", RIGHT)
