@@ -145,7 +145,7 @@ class _Grading:
                 figures = bool(cell.metadata.get("nbgrader", {}).get("grade"))
                 shown = worker.run(cell.source, self._box.limits.cell, figures)
                 errors[name] = _writable(shown["error"])
-                self._lacked = self._lacked or bool(shown["lacked"]) or "is not at hand here" in errors[name]
+                self._lacked = self._lacked or bool(shown["lacked"]) or NOT_AT_HAND in errors[name]
                 outputs = _outputs(shown)
                 room -= sum(len(text) for output in outputs for text in output.values())
                 self._outputs[place] = outputs if room >= 0 else []
@@ -223,7 +223,8 @@ def _compiled(provided):
     return {name: {"text": text, "code": np.frombuffer(compiled[name], np.uint8)} for name, text in texts.items()}
 
 
-WITHHELD = """
+NOT_AT_HAND = "is not at hand here: this exercise asks you to write it yourself"
+WITHHELD = f"""
 
 def __dir__():
     __getattr__.asked = True
@@ -234,7 +235,7 @@ def __getattr__(name):
     if name.startswith("__") and name != "__all__":  # which `from rnncore import *` asks for
         raise AttributeError(name)
     __getattr__.asked = True
-    raise AttributeError(f"rnncore.{name} is not at hand here: this exercise asks you to write it yourself")
+    raise AttributeError("rnncore." + name + " {NOT_AT_HAND}")
 """
 
 

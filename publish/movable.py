@@ -1,4 +1,4 @@
-"""The page's form of a movable figure (`rnnplot.movable`): its picture, its controls, and the data they move.
+"""The page's form of a movable figure (`rnnplot.movable`), and a Sphinx extension that gives pages its script.
 
 Everything stands in the page before the script runs, so that nothing jumps when it does: `static/movable.js` puts its
 own drawing in the picture's place and enables the controls.
@@ -29,6 +29,19 @@ SLIDER = Markup(
 )
 MENU = Markup('<select id="{id}" autocomplete="off" disabled>{options}</select>')
 OPTION = Markup('<option value="{value}"{selected}>{text}</option>')
+
+
+def setup(app):
+    """Register the extension with Sphinx."""
+    app.connect("html-page-context", add_script)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def add_script(app, pagename, templatename, context, doctree):
+    """Load stylesheet and script on a page that has movable figures."""
+    if MARK in context.get("body", ""):
+        app.add_css_file("movable.css")
+        app.add_js_file("movable.js", loading_method="defer")
 
 
 def html(data, svg, name):

@@ -8,10 +8,17 @@ from sphinxcontrib.bibtex.plugin import register_plugin
 from sphinxcontrib.bibtex.style.referencing import BracketStyle
 from sphinxcontrib.bibtex.style.referencing.author_year import AuthorYearReferenceStyle
 
-from publish import movable, reader
+from publish import reader
 
 KEY = "recurrence_ingredients"
-MODULES = ("pages.py", "selfcheck.py", "selfcheck_page.py", "doors.py", "previews.py")  # what every page goes through
+MODULES = (
+    "pages.py",
+    "movable.py",
+    "selfcheck.py",
+    "selfcheck_page.py",
+    "doors.py",
+    "previews.py",
+)  # what every page goes through
 TEMPLATES = Path(__file__).with_name("templates")
 STATIC = Path(__file__).with_name("static")  # what only some pages need; those in _static/ go on every page
 
@@ -36,7 +43,6 @@ def setup(app):
     app.connect("env-get-outdated", outdated)
     app.connect("source-read", remember)
     app.connect("html-page-context", mend)
-    app.connect("html-page-context", move)
     app.add_js_file(None, body=NO_EXCERPTS)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
@@ -65,13 +71,6 @@ def mend(app, pagename, templatename, context, doctree):
         # a wide table scrolls in a box of its own, which the keyboard must reach
         box = 'class="pst-scrollable-table-container"'
         context["body"] = body.replace(box, f'{box} tabindex="0"')
-
-
-def move(app, pagename, templatename, context, doctree):
-    """Give a page with movable figures their stylesheet and script."""
-    if movable.MARK in context.get("body", ""):
-        app.add_css_file("movable.css")
-        app.add_js_file("movable.js", loading_method="defer")
 
 
 def _ingredients(env, docname):

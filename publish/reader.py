@@ -20,7 +20,6 @@ COMMON = (
     "appendices/glossary.md",
     "publish/reader.py",
     "publish/figures.py",
-    "publish/movable.py",
 )
 
 
