@@ -88,6 +88,24 @@ def sanitised(nb, source):
     return clean
 
 
+BOX = re.compile(r"^(`{3,}|:{3,})\{(dropdown|note|warning|tip|important)\}[ \t]*(.*)\n((?:.*\n)*?)\1$", re.MULTILINE)
+
+
+def without_directives(nb, source):
+    """Write the boxes of the course's prose as HTML: JupyterLab knows MyST's, nbgrader's pages show their source."""
+    given = {cell.source for cell in source.cells if cell.cell_type == "markdown" and BOX.search(cell.source)}
+    for cell in nb.cells:
+        if cell.cell_type == "markdown" and cell.source in given and not grade_id(cell):
+            cell.source = BOX.sub(_box, cell.source)
+
+
+def _box(match):
+    _, kind, title, body = match.groups()
+    if kind == "dropdown":  # the style of nbgrader's pages takes away the sign that it opens
+        return f"<details>\n<summary style='display: list-item; cursor: pointer'>{title}</summary>\n\n{body}\n</details>"
+    return f"<blockquote>\n\n**{title or kind.capitalize()}**\n\n{body}\n</blockquote>"
+
+
 def grade_id(cell):
     """Return the name that nbgrader knows a cell by, or None."""
     about = cell.metadata.get("nbgrader")

@@ -13,7 +13,7 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 from traitlets import Bool, Dict
 
 from autograde import results
-from autograde.notebook import grade_id, is_locked, is_test, sanitised, unreadable
+from autograde.notebook import grade_id, is_locked, is_test, sanitised, unreadable, without_directives
 from autograde.sandbox import Limits, Sandbox
 
 
@@ -50,6 +50,7 @@ class GradeOutside(NbGraderPreprocessor):
         result = results.cached(course, nb, known, sandbox(self.confined, limits(self.limits)))
         results.note(course, about["assignment"], about["student"], about["notebook"], result)
         write_outputs(nb, result)
+        without_directives(nb, known)
         return nb, resources
 
 

@@ -190,6 +190,17 @@ def test_the_feedback_page_carries_the_checks_words_and_reaches_the_student(grad
     assert list((home / SLUG / "feedback").rglob("*.html"))
 
 
+def test_the_boxes_of_the_prose_are_boxes_on_a_feedback_page_too(graded, source, browser):
+    boxes = [box for cell in source.cells for box in re.findall(r"^```\{dropdown\} (.+)$", cell.source, re.M)]
+    page = browser.new_page()
+    page.goto((graded / "feedback" / "mistaken" / SLUG / f"{SLUG}.html").as_uri())
+    assert boxes and page.locator("details > summary").all_inner_texts() == boxes
+    answers = page.locator("details", has_text="Answers").first
+    assert answers.locator("li").count() >= 2 and not answers.locator("li").first.is_visible()
+    assert "{dropdown}" not in page.content()
+    page.close()
+
+
 def test_no_script_of_a_students_runs_on_a_feedback_page(graded, browser):
     page = browser.new_page()
     page.goto((graded / "feedback" / "scripted" / SLUG / f"{SLUG}.html").as_uri())
