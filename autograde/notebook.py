@@ -102,7 +102,8 @@ def without_directives(nb, source):
 def _box(match):
     _, kind, title, body = match.groups()
     if kind == "dropdown":  # the style of nbgrader's pages takes away the sign that it opens
-        return f"<details>\n<summary style='display: list-item; cursor: pointer'>{title}</summary>\n\n{body}\n</details>"
+        style = "display: list-item; cursor: pointer"
+        return f'<details>\n<summary style="{style}">{title}</summary>\n\n{body}\n</details>'
     return f"<blockquote>\n\n**{title or kind.capitalize()}**\n\n{body}\n</blockquote>"
 
 

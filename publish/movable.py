@@ -38,9 +38,8 @@ def setup(app):
 
 
 def add_script(app, pagename, templatename, context, doctree):
-    """Load stylesheet and script on a page that has movable figures."""
+    """Load the script on a page that has movable figures."""
     if MARK in context.get("body", ""):
-        app.add_css_file("movable.css")
         app.add_js_file("movable.js", loading_method="defer")
 
 

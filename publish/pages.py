@@ -11,16 +11,10 @@ from sphinxcontrib.bibtex.style.referencing.author_year import AuthorYearReferen
 from publish import reader
 
 KEY = "recurrence_ingredients"
-MODULES = (
-    "pages.py",
-    "movable.py",
-    "selfcheck.py",
-    "selfcheck_page.py",
-    "doors.py",
-    "previews.py",
-)  # what every page goes through
+# what every page goes through
+MODULES = ("pages.py", "movable.py", "selfcheck.py", "selfcheck_page.py", "doors.py", "previews.py")
 TEMPLATES = Path(__file__).with_name("templates")
-STATIC = Path(__file__).with_name("static")  # what only some pages need; those in _static/ go on every page
+STATIC = Path(__file__).with_name("static")  # scripts; the stylesheet in _static/ is every page's
 
 # Sphinx fetches every page it found to show an excerpt; a page opened from a file cannot fetch.
 NO_EXCERPTS = 'if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;'
@@ -44,6 +38,7 @@ def setup(app):
     app.connect("source-read", remember)
     app.connect("html-page-context", mend)
     app.add_js_file(None, body=NO_EXCERPTS)
+    app.add_js_file("print.js", loading_method="defer")
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 

@@ -117,13 +117,24 @@ def test_outputs_take_the_page_s_ink_and_paper(visit, name, mode):
         assert "rgb(31, 35, 40)" not in used, "rnnplot.INK is left in the drawing"
 
 
+def test_a_page_in_dark_mode_is_printed_in_light_colours(visit, tmp_path):
+    page = visit(CHAPTERS[0], "dark").page
+    colours = "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]"
+    dark, light = page.evaluate(colours), visit(CHAPTERS[0], "light").page.evaluate(colours)
+    assert dark != light
+    page.evaluate(f"addEventListener('beforeprint', () => window.onPaper = {colours})")
+    page.pdf(path=tmp_path / "chapter.pdf")
+    assert page.evaluate("onPaper") == light
+    assert page.evaluate(colours) == dark
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_exactly_the_pages_with_movable_figures_load_their_script(visit, name):
     seen = visit(name)
     movable = seen.page.locator(".movable").count()
     assert seen.page.locator("svg.movable-drawing").count() == movable
-    loaded = {Path(urlsplit(url).path).name for url in seen.requests} & {"movable.js", "movable.css"}
-    assert loaded == ({"movable.js", "movable.css"} if movable else set())
+    loaded = {Path(urlsplit(url).path).name for url in seen.requests} & {"movable.js"}
+    assert loaded == ({"movable.js"} if movable else set())
 
 
 @pytest.mark.parametrize("name", SOLVED)

@@ -290,8 +290,8 @@ def test_no_text_of_a_figure_becomes_markup():
 def visit(browser, tmp_path, heat_map, line_chart):
     """Return a function that opens a page with both figures from its file."""
     contexts = []
-    for name in ("movable.css", "movable.js"):
-        shutil.copy(pages.STATIC / name, tmp_path)
+    for path in (manuscript.ROOT / "_static" / "recurrence.css", pages.STATIC / "movable.js"):
+        shutil.copy(path, tmp_path)
     boxes = [
         f"<figure>{movable.html(moved.data, figures.inline(moved.svg, name, f'The start of {name}.'), name)}</figure>"
         for name, moved in (("heat", heat_map), ("lines", line_chart))
@@ -300,7 +300,7 @@ def visit(browser, tmp_path, heat_map, line_chart):
     def open_page(width=1280, mode="light", script=True, **options):
         page_html = f"""<!doctype html><html lang="en" data-theme="{mode}"><meta charset="utf-8">
             <title>Two figures</title><meta name="viewport" content="width=device-width">
-            <link rel="stylesheet" href="movable.css"><style>{THEME}</style>
+            <link rel="stylesheet" href="recurrence.css"><style>{THEME}</style>
             {'<script defer src="movable.js"></script>' if script else ""}
             <main><h1>Two figures</h1>{"".join(boxes)}<p id="end">The end.</p></main></html>"""
         (tmp_path / "page.html").write_text(page_html, "utf-8")

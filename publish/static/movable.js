@@ -3,7 +3,7 @@
 // the right, a row a unit), and lines over a common x, with a linear or a logarithmic axis.
 "use strict";
 (() => {
-  const FONT = 13; // px, as in movable.css
+  const FONT = 13; // px, as in recurrence.css
   const NO_VALUE = -128;
 
   const svg = (name, attributes = {}, ...children) => {
