@@ -1,5 +1,7 @@
 """How an implementation is called. Knows no right answer: a probe could run beside a student's code."""
 
+from unittest.mock import patch
+
 import numpy as np
 import torch
 
@@ -80,6 +82,68 @@ def module(implementation, arguments):
                 raise Unusable(f"No gradient reaches {name}: is it used in forward?")
             result[f"gradient of {name}"] = parameter.grad.numpy()
     return result
+
+
+def with_rnn(implementation, arguments):
+    """Make a torch.nn.RNN of given weights, with batch_first, and call a function with it and the other arguments.
+
+    Arguments that bear names of torch's, weight_ih_l0, ..., are the weights.
+    """
+    weights, others = _torch_weights(arguments)
+    (H, D), layers = weights["weight_ih_l0"].shape, len(weights) // 4
+    rnn = torch.nn.RNN(D, H, layers, batch_first=True, dtype=torch.float64)
+    rnn.load_state_dict(weights)
+    return implementation(rnn, *others)
+
+
+def with_gru_cell(implementation, arguments):
+    """Make a torch.nn.GRUCell of the given weights, weight_ih, ..., and call a function with it and the others."""
+    weights, others = _torch_weights(arguments)
+    cell = torch.nn.GRUCell(weights["weight_ih"].shape[1], weights["weight_hh"].shape[1], dtype=torch.float64)
+    cell.load_state_dict(weights)
+    return implementation(cell, *others)
+
+
+def with_weights(implementation, arguments):
+    """Call a function with the other arguments and last the weights, {torch's name: tensor}, for load_state_dict."""
+    weights, others = _torch_weights(arguments)
+    return implementation(*others, weights)
+
+
+def rnn_of_two_layers(implementation, arguments):
+    """Let a function make a torch.nn.RNN of weights, and run it on arguments["x"], (B, T, D), from ["h0"], (2, B, H).
+
+    While it is made, whatever PyTorch would draw at random is 1/2, so that what is left as drawn gives the same numbers
+    each time. Returns {"output": (B, T, H), "h_n": (2, B, H)}.
+    """
+    x, h0 = (torch.as_tensor(arguments[name]) for name in ("x", "h0"))
+    with patch.object(torch.nn.init, "uniform_", lambda tensor, *_, **__: torch.nn.init.constant_(tensor, 0.5)):
+        made = implementation(*(value for name, value in arguments.items() if name not in ("x", "h0")))
+    if type(made) is not torch.nn.RNN:
+        raise Unusable(f"The function returns {describe(made)}; expected a torch.nn.RNN")
+    D, H = x.shape[2], h0.shape[2]
+    if (made.input_size, made.hidden_size, made.num_layers, made.bidirectional) != (D, H, 2, False):
+        came = f"{made.input_size} inputs, {made.hidden_size} units, {made.num_layers} layers"
+        came += " in two directions" * made.bidirectional
+        raise Unusable(f"The network has {came}; expected {D} inputs, {H} units, 2 layers")
+    for name, parameter in made.named_parameters():
+        wanted = (H,) if name.startswith("bias") else (H, D) if name == "weight_ih_l0" else (H, H)
+        if parameter.dtype != torch.float64 or tuple(parameter.shape) != wanted:
+            raise Unusable(f"{name} is {describe(parameter.data)}; expected shape {wanted}, float64")
+    try:
+        output, h_n = made(x, h0)
+    except RuntimeError as error:
+        read = f"x of shape {tuple(x.shape)}, (B, T, D), from h_0 of shape {tuple(h0.shape)}, (2, B, H)"
+        raise Unusable(f"The network cannot read {read}: {error}") from None
+    return {"output": output.detach(), "h_n": h_n.detach()}
+
+
+def output_and_h_n(implementation, arguments):
+    """Call a function that returns two things as torch.nn.RNN does, and name them: {"output": ..., "h_n": ...}."""
+    result = implementation(*arguments.values())
+    if not isinstance(result, list | tuple) or len(result) != 2:
+        raise Unusable(f"The function returns {describe(result)}; expected two tensors: output, h_n")
+    return dict(zip(("output", "h_n"), result, strict=True))
 
 
 DRAWS = 4000
@@ -172,3 +236,9 @@ def _numbers(value):
 
 def _shapes(shapes):
     return ", ".join(f"{name} {shape}" for name, shape in sorted(shapes.items())) or "none"
+
+
+def _torch_weights(arguments):
+    """Return ({torch's name: weights}, [the other arguments])."""
+    weights = {name: value for name, value in arguments.items() if name.startswith(("weight_", "bias_"))}
+    return weights, [value for name, value in arguments.items() if name not in weights]
