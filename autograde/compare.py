@@ -45,7 +45,8 @@ def numbers(value):
     """Return a number, an array or a tensor as a NumPy array, for showing it; None for anything else."""
     if is_torch_array(value):
         try:
-            return value.detach().cpu().double().numpy() if value.dtype.is_floating_point else None
+            array = value.detach().cpu().numpy()
+            return array if array.dtype.kind in "iuf" else None
         except Exception:  # a sparse tensor, one without data
             return None
     number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
