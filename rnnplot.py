@@ -136,6 +136,45 @@ def draw_unrolled(T=4):
     return fig
 
 
+def draw_output_and_h_n(T=4):
+    """Draw the states of a bidirectional network of two layers over T steps, with `output` framed and `h_n` filled."""
+    fig, ax = plt.subplots(figsize=(7.2, 4.4))
+    ax.set(xlim=(-1.45, 1.6 * T + 1.1), ylim=(-0.35, 5.55), aspect="equal")
+    ax.axis("off")
+    rows = {(0, 0): 1.1, (0, 1): 1.95, (1, 0): 3.6, (1, 1): 4.45}  # (layer, direction): height
+    style = {"arrowstyle": "-|>", "mutation_scale": 10, "shrinkA": 0, "shrinkB": 0}
+
+    def frame(x, y, width, height, **kinds):
+        ax.add_patch(FancyBboxPatch((x, y), width, height, boxstyle="round,pad=0.08", facecolor="none", **kinds))
+
+    for t in range(1, T + 1):
+        x = 1.6 * t - 0.5
+        ax.text(x, 0, f"$x_{{{t}}}$", ha="center", va="center", fontsize=11)
+        for (layer, direction), y in rows.items():
+            last = t == (1 if direction else T)  # where this direction has read everything
+            face = {"facecolor": VERMILION, "alpha": 0.3} if last else {"facecolor": "none"}
+            ax.add_patch(Circle((x, y), 0.3, linewidth=0, **face))
+            ax.add_patch(Circle((x, y), 0.3, facecolor="none", edgecolor=VERMILION if last else INK, linewidth=1.3))
+            ends = (x + 0.32, x + 1.28) if t < T else None
+            if ends:
+                ends = ends[::-1] if direction else ends
+                ax.add_patch(FancyArrowPatch((ends[0], y), (ends[1], y), color=INK, linewidth=1.1, **style))
+            if last:
+                name, side = f"h_n[{2 * layer + direction}]", (-1 if direction else 1)
+                where = {"ha": "right" if direction else "left", "va": "center", "family": "DejaVu Sans Mono"}
+                ax.text(x + 0.62 * side, y, name, color=VERMILION, fontsize=9, **where)
+        for bottom in (rows[0, 0], rows[1, 0]):
+            top = bottom == rows[1, 0]
+            line = {"edgecolor": BLUE, "linewidth": 2} if top else {"edgecolor": INK, "linewidth": 0.8, "linestyle": "--"}
+            frame(x - 0.34, bottom - 0.34, 0.68, 1.53, **line)
+        for low, high in ((0.25, rows[0, 0] - 0.44), (rows[0, 1] + 0.44, rows[1, 0] - 0.44)):
+            ax.add_patch(FancyArrowPatch((x, low), (x, high), color=INK, linewidth=1.1, **style))
+        ax.text(x, 5.2, f"output[:, {t - 1}]", color=BLUE, ha="center", fontsize=9, family="DejaVu Sans Mono")
+    for layer in (0, 1):
+        ax.text(-1.45, (rows[layer, 0] + rows[layer, 1]) / 2, f"layer {layer}", va="center", fontsize=10)
+    return fig
+
+
 # Figures that a reader can move. `movable` draws every combination of what the controls offer, once. The book's page
 # gets all of them as data; JupyterLab, print and a page without scripts show the picture at the start.
 
