@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -69,7 +70,13 @@ class Exercise:
 
     def draw(self, seed=PUBLIC_SEED):
         """Return the cases of a seed: the same seed gives the same cases, for ever."""
-        return list(self.cases(np.random.default_rng(seed)))
+        return list(_drawn(self, seed))
+
+
+@lru_cache(maxsize=128)
+def _drawn(exercise, seed):
+    """Return an exercise's cases; kept, because a check asks for them several times and works on copies."""
+    return tuple(exercise.cases(np.random.default_rng(seed)))
 
 
 @dataclass(frozen=True)

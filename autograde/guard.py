@@ -84,6 +84,8 @@ def uses(answer, names):
 
     names are dotted: "torch.nn.RNN".
     """
+    if not names:
+        return "", ()
     try:
         return _uses(answer, dict(_things(names)))
     except Exception:  # an object made to confuse: it is watched all the same
