@@ -87,7 +87,7 @@ def module(implementation, arguments):
 def with_rnn(implementation, arguments):
     """Make a torch.nn.RNN of given weights, with batch_first, and call a function with it and the other arguments.
 
-    Arguments that bear names of torch's, weight_ih_l0, ..., are the weights.
+    Arguments that bear names of torch's, weight_ih_l0, ..., are the weights, arrays.
     """
     weights, others = _torch_weights(arguments)
     (H, D), layers = weights["weight_ih_l0"].shape, len(weights) // 4
@@ -240,5 +240,5 @@ def _shapes(shapes):
 
 def _torch_weights(arguments):
     """Return ({torch's name: weights}, [the other arguments])."""
-    weights = {name: value for name, value in arguments.items() if name.startswith(("weight_", "bias_"))}
+    weights = {n: torch.as_tensor(value) for n, value in arguments.items() if n.startswith(("weight_", "bias_"))}
     return weights, [value for name, value in arguments.items() if name not in weights]

@@ -308,8 +308,7 @@ def bidirectional_cases(rng):
     yield Case("no padding, backward weights zero", without(arguments(2, 4, 3, 2), *back), term="the forward pass")
     yield Case("no padding, forward weights zero", without(arguments(2, 4, 3, 2), *forward), term="the backward pass")
     yield Case("no padding, B, T, D and H all different", arguments(3, 4, 2, 5))
-    yield Case("no padding, B = T = D = H", arguments(3, 3, 3, 3))
-    yield Case("padded, unsorted", arguments(4, 6, 2, 3, unsorted_lengths(rng, 4, 6)))
+    yield Case("padded, unsorted, B = T = D = H", arguments(4, 4, 4, 4, unsorted_lengths(rng, 4, 4)))
     yield Case("padded, no sequence fills all T steps", arguments(3, 6, 2, 3, unsorted_lengths(rng, 3, 6, longest=4)))
 
 
@@ -321,7 +320,7 @@ def _mirrored(a, lengths):
     """Return a (B, T, ...) with the real steps of each row in reverse order and the padding where it was."""
     steps = torch.arange(a.shape[1]).expand(a.shape[:2])
     places = torch.where(steps < lengths[:, None], lengths[:, None] - 1 - steps, steps)
-    return torch.stack([row[place] for row, place in zip(a, places, strict=True)])
+    return a.gather(1, places[..., None].expand_as(a))
 
 
 def _backwards(x, lengths, weights):
@@ -338,8 +337,8 @@ def _joined(hs, back, lengths, side_by_side=lambda hs, back: torch.cat((hs, back
     return _real_only(side_by_side(hs, back), lengths), last
 
 
-def _both(x, lengths, *weights, join=_joined):
-    return join(_run(x, *weights[:3]), _backwards(x, lengths, weights[3:]), lengths)
+def _both(x, lengths, *weights, join=None):
+    return (join or _joined)(_run(x, *weights[:3]), _backwards(x, lengths, weights[3:]), lengths)
 
 
 def _with_output(pair, change):
@@ -509,13 +508,13 @@ BIDIRECTIONAL = Exercise(
 
 
 def weights_of(rng, D, H, layers=1):
-    """Return the weights of a torch.nn.RNN, {torch's name: tensor}."""
+    """Return the weights of a torch.nn.RNN, {torch's name: array}."""
     found = {}
     for k in range(layers):
         drawn = draw.recurrent(rng, H if k else D, H)
         found |= {f"weight_ih_l{k}": drawn["W_xh"], f"weight_hh_l{k}": drawn["W_hh"]}
         found |= {f"bias_ih_l{k}": drawn["b_h"], f"bias_hh_l{k}": rng.normal(size=H)}
-    return tensors(found)
+    return found
 
 
 def small_weights(layers=1):
@@ -528,7 +527,7 @@ def small_weights(layers=1):
             f"bias_ih_l{k}": [0.1],
             f"bias_hh_l{k}": [0.0],
         }
-    return {name: torch.tensor(value, dtype=torch.float64) for name, value in found.items()}
+    return {name: np.array(value) for name, value in found.items()}
 
 
 def batch_first_cases(rng):
@@ -621,13 +620,12 @@ def cell_cases(rng):
         gates = [draw.recurrent(rng, D, H) for _ in range(3)]
         stacked = {name: np.concatenate([gate[name] for gate in gates]) for name in gates[0]}
         weights = {"weight_ih": stacked["W_xh"], "weight_hh": stacked["W_hh"], "bias_ih": stacked["b_h"]}
-        return tensors({"x": rng.normal(size=(T, D))} | weights | {"bias_hh": rng.normal(size=3 * H)})
+        return {"x": torch.as_tensor(rng.normal(size=(T, D)))} | weights | {"bias_hh": rng.normal(size=3 * H)}
 
     yield Case("one step, which the program as it was found does right", arguments(1, 2, 3), counted=False)
     yield Case("two steps of one unit", arguments(2, 1, 1))
     yield Case("T, D and H all different", arguments(5, 2, 3))
     yield Case("T = D = H", arguments(4, 4, 4))
-    yield Case("twelve steps", arguments(12, 3, 2))
 
 
 def _stepped(cell, x, carry=lambda old, new: new):
@@ -721,7 +719,6 @@ def h_n_cases(rng):
     yield Case("one unit in each layer, the inputs 1, 2", {"x": x} | small_weights(layers=2))
     yield Case("B, T, D and H all different", arguments(4, 5, 2, 3))
     yield Case("B = T = D = H", arguments(3, 3, 3, 3))
-    yield Case("a batch of two", arguments(2, 4, 3, 5))
     yield Case("a batch of one", arguments(1, 4, 2, 3))
 
 
@@ -805,7 +802,6 @@ def padding_cases(rng):
     yield Case("B, T, D and H all different", arguments(4, 6, 2, 3, unsorted_lengths(rng, 4, 6)))
     yield Case("no sequence fills all T steps", arguments(4, 7, 2, 3, unsorted_lengths(rng, 4, 7, longest=5)))
     yield Case("B = T = D = H", arguments(4, 4, 4, 4, unsorted_lengths(rng, 4, 4)))
-    yield Case("a batch of one", arguments(1, 5, 2, 3, [3]))
 
 
 def _mean_state(rnn, x, lengths):
@@ -893,7 +889,6 @@ def state_cases(rng):
     yield Case("one unit, one step, two batches: the inputs 1 and 2", {"batches": batches} | small_weights())
     yield Case("N, B, T, D and H all different", arguments(3, 4, 5, 2, 6))
     yield Case("all sizes equal", arguments(3, 3, 3, 3, 3))
-    yield Case("four batches", arguments(4, 2, 3, 1, 2))
 
 
 def _each_alone(rnn, batches):
