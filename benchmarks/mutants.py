@@ -86,7 +86,18 @@ def answers(slug):
     for cell in read(path_of(slug)).notebook.cells:
         name = cell.metadata.get("answer")
         if name:
-            yield exercises.find(name), cell.source
+            yield exercises.find(name), reached(cell.source)
+
+
+def reached(source):
+    """Return the source without what stands after a function's return: a program that students are to repair."""
+    lines = source.splitlines(keepends=True)
+    for function in ast.parse(source).body:
+        body = getattr(function, "body", [])
+        first = next((k for k, node in enumerate(body) if isinstance(node, ast.Return)), len(body))
+        for node in body[first + 1 :]:
+            lines[node.lineno - 1 : node.end_lineno] = [""] * (node.end_lineno - node.lineno + 1)
+    return "".join(lines)
 
 
 def report(name, every, noticed):
