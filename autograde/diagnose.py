@@ -9,7 +9,9 @@ from autograde.compare import compare, numbers
 from autograde.exercise import PUBLIC_SEED
 from autograde.feedback import Note, Outcome, Verdict
 
-NOT_WRITTEN = "This answer is not written yet: replace the line `raise NotImplementedError()` by your code."
+NOT_WRITTEN = (
+    "This answer is not written yet: the line `raise NotImplementedError()` still stands where your code is to be."
+)
 SMALL = 16  # a case of at most so many numbers is shown whole
 TELLING = 16  # errors over time are drawn for the first case that has at least so many
 
