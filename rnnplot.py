@@ -138,8 +138,8 @@ def draw_unrolled(T=4):
 
 def draw_output_and_h_n(T=4):
     """Draw the states of a bidirectional network of two layers over T steps, with `output` framed and `h_n` filled."""
-    fig, ax = plt.subplots(figsize=(7.2, 4.4))
-    ax.set(xlim=(-1.45, 1.6 * T + 1.1), ylim=(-0.35, 5.55), aspect="equal")
+    fig, ax = plt.subplots(figsize=(6.4, 4.1))
+    ax.set(xlim=(-1.5, 1.6 * T + 1.15), ylim=(-0.35, 5.55), aspect="equal")
     ax.axis("off")
     rows = {(0, 0): 1.1, (0, 1): 1.95, (1, 0): 3.6, (1, 1): 4.45}  # (layer, direction): height
     style = {"arrowstyle": "-|>", "mutation_scale": 10, "shrinkA": 0, "shrinkB": 0}
@@ -162,14 +162,16 @@ def draw_output_and_h_n(T=4):
             if last:
                 name, side = f"h_n[{2 * layer + direction}]", (-1 if direction else 1)
                 where = {"ha": "right" if direction else "left", "va": "center", "family": "DejaVu Sans Mono"}
-                ax.text(x + 0.62 * side, y, name, color=VERMILION, fontsize=9, **where)
+                ax.text(x + 0.62 * side, y, name, fontsize=9, **where)
         for bottom in (rows[0, 0], rows[1, 0]):
             top = bottom == rows[1, 0]
-            line = {"edgecolor": BLUE, "linewidth": 2} if top else {"edgecolor": INK, "linewidth": 0.8, "linestyle": "--"}
+            line = (
+                {"edgecolor": BLUE, "linewidth": 2} if top else {"edgecolor": INK, "linewidth": 0.8, "linestyle": "--"}
+            )
             frame(x - 0.34, bottom - 0.34, 0.68, 1.53, **line)
         for low, high in ((0.25, rows[0, 0] - 0.44), (rows[0, 1] + 0.44, rows[1, 0] - 0.44)):
             ax.add_patch(FancyArrowPatch((x, low), (x, high), color=INK, linewidth=1.1, **style))
-        ax.text(x, 5.2, f"output[:, {t - 1}]", color=BLUE, ha="center", fontsize=9, family="DejaVu Sans Mono")
+        ax.text(x, 5.2, f"output[:, {t - 1}]", ha="center", fontsize=9, family="DejaVu Sans Mono")
     for layer in (0, 1):
         ax.text(-1.45, (rows[layer, 0] + rows[layer, 1]) / 2, f"layer {layer}", va="center", fontsize=10)
     return fig

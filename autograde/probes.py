@@ -120,12 +120,13 @@ def rnn_of_two_layers(implementation, arguments):
     with patch.object(torch.nn.init, "uniform_", lambda tensor, *_, **__: torch.nn.init.constant_(tensor, 0.5)):
         made = implementation(*(value for name, value in arguments.items() if name not in ("x", "h0")))
     if type(made) is not torch.nn.RNN:
-        raise Unusable(f"The function returns {describe(made)}; expected a torch.nn.RNN")
+        kind = type(made)
+        came = f"a {kind.__module__}.{kind.__name__}" if isinstance(made, torch.nn.Module) else describe(made)
+        raise Unusable(f"The function returns {came}; expected a torch.nn.RNN")
     D, H = x.shape[2], h0.shape[2]
-    if (made.input_size, made.hidden_size, made.num_layers, made.bidirectional) != (D, H, 2, False):
-        came = f"{made.input_size} inputs, {made.hidden_size} units, {made.num_layers} layers"
-        came += " in two directions" * made.bidirectional
-        raise Unusable(f"The network has {came}; expected {D} inputs, {H} units, 2 layers")
+    for name, wanted in {"input_size": D, "hidden_size": H, "num_layers": 2, "bidirectional": False}.items():
+        if getattr(made, name) != wanted:
+            raise Unusable(f"The network's {name} is {getattr(made, name)}; expected {wanted}")
     for name, parameter in made.named_parameters():
         wanted = (H,) if name.startswith("bias") else (H, D) if name == "weight_ih_l0" else (H, H)
         if parameter.dtype != torch.float64 or tuple(parameter.shape) != wanted:

@@ -9,8 +9,6 @@ from autograde.exercise import Case, Exercise
 from autograde.exercise import Misconception as M
 from autograde.probes import call, output_and_h_n, rnn_of_two_layers, with_gru_cell, with_rnn, with_weights
 
-AS_FOUND = "the program is as it was found"
-
 
 def tensors(arguments):
     return {name: torch.as_tensor(value) for name, value in arguments.items()}
@@ -160,6 +158,10 @@ TRANSPLANT = Exercise(
             lambda *a: _planted({name: value for name, value in _named(*a).items() if name.endswith("l0")}),
             "Print the names of all parameters. Which of them did you not set?",
         ),
+        "all weights are left as PyTorch drew them": M(
+            lambda *a: _planted({"weight_ih_l0": np.full_like(a[0], 0.5)}),
+            "The network is made; its weights are still PyTorch's own.",
+        ),
         "ReLU stands in place of tanh": M(
             lambda *a: _planted(_named(*a), {"nonlinearity": "relu"}),
             "This network's states may be negative.",
@@ -196,6 +198,10 @@ def _at(hs, steps):
     return torch.stack([states[step] for states, step in zip(hs, steps.tolist(), strict=True)])
 
 
+def _real_only(hs, lengths):
+    return hs.masked_fill((torch.arange(hs.shape[1]) >= lengths[:, None])[..., None], 0)
+
+
 def _largest(hs, lengths):
     return torch.stack([states[:n].amax(0) for states, n in zip(hs, lengths.tolist(), strict=True)])
 
@@ -220,6 +226,10 @@ LAST = Exercise(
         "the state at the end of the row is taken": M(
             lambda hs, lengths: hs[:, -1],
             "A row ends in padding. Which argument is never used?",
+        ),
+        "the padding is set to zero and the state at the end of the row is taken": M(
+            lambda hs, lengths: _real_only(hs, lengths)[:, -1],
+            "Where a sequence is shorter than its row, the row still ends in padding.",
         ),
         "the step is one too late": M(
             _at,
@@ -327,10 +337,6 @@ def _backwards(x, lengths, weights):
     return _mirrored(_run(_mirrored(x, lengths), *weights), lengths)
 
 
-def _real_only(hs, lengths):
-    return hs.masked_fill((torch.arange(hs.shape[1]) >= lengths[:, None])[..., None], 0)
-
-
 def _joined(hs, back, lengths, side_by_side=lambda hs, back: torch.cat((hs, back), 2)):
     """Return (output, h_n) of the states of both passes, each in the order of the inputs."""
     last = torch.stack((_at(hs, lengths - 1), back[:, 0]))
@@ -358,6 +364,12 @@ def _whole_rows_mirrored(x, lengths, *weights):
 def _padding_as_data(x, lengths, *weights):
     whole = torch.full_like(lengths, x.shape[1])
     return _both(x, whole, *weights)
+
+
+def _at_the_end(pair):
+    """Take h_n from the last column of output."""
+    output, _ = pair
+    return output, torch.stack(output[:, -1].chunk(2, 1))
 
 
 def _begun_with_the_last_state(x, lengths, *weights):
@@ -481,6 +493,21 @@ BIDIRECTIONAL = Exercise(
             _padding_as_data,
             "Without padding all is right. Which argument is never used?",
         ),
+        "the padding is read as data, and h_n is taken at the end of the row": M(
+            lambda x, lengths, *w: _at_the_end(_padding_as_data(x, lengths, *w)),
+            "When has each pass read everything? The two answers differ, and in a padded row neither is its end.",
+        ),
+        "the padding is read as data, and the backward states are not put back in order": M(
+            lambda x, lengths, *w: _not_mirrored_back(x, torch.full_like(lengths, x.shape[1]), *w),
+            "The pass that reads backwards does step T first: in which order do its states come? And which argument is "
+            "never used?",
+        ),
+        "the padding is read as data, and output set to zero there": M(
+            lambda x, lengths, *w: _with_output(
+                _padding_as_data(x, lengths, *w), lambda output: _real_only(output, lengths)
+            ),
+            "Without padding all is right. With it, what has the backward pass read before the last real step?",
+        ),
         "output is not zero at the padding": M(
             lambda x, lengths, *w: _with_output(
                 _both(x, lengths, *w),
@@ -572,11 +599,11 @@ BUG_BATCH_FIRST = Exercise(
     axes="B T H",
     section="“Two results”",
     misconceptions={
-        AS_FOUND: M(
+        "the layer runs along the batch, as in the program as it was found": M(
             _states_of,
             "Change one sequence of the batch and look at the states of the next one. Which axis is read as time?",
         ),
-        "the layer runs along the batch and the result's axes are exchanged": M(
+        "the layer runs along the batch, and the result's axes are exchanged": M(
             lambda x, weights: _states_of(x, weights).transpose(0, 1),
             "Is the trouble in the result, or in what the layer reads? What does it take for time?",
         ),
@@ -731,7 +758,7 @@ BUG_H_N = Exercise(
     axes="B H",
     section="“Layers and directions”",
     misconceptions={
-        AS_FOUND: M(
+        "the states of both layers are returned, as in the program as it was found": M(
             lambda rnn, x: rnn(x)[1].squeeze(0),
             "squeeze(0) takes an axis away only if its length is 1. How long is that axis with two layers?",
         ),
@@ -770,6 +797,10 @@ BUG_H_N = Exercise(
         "an axis of length 1 is left over": M(
             lambda rnn, x: rnn(x)[1][-1:],
             "The numbers are right; the result is to have the shape (B, H).",
+        ),
+        "the batch comes first and both layers are still there": M(
+            lambda rnn, x: rnn(x)[1].transpose(0, 1),
+            "One layer's state is asked for.",
         ),
         "the states of all steps are returned": M(
             lambda rnn, x: rnn(x)[0],
@@ -865,6 +896,10 @@ BUG_PADDING = Exercise(
             ),
             "Each sequence has a mean of its own: over which axis is it taken?",
         ),
+        "the state after the padding is returned": M(
+            lambda rnn, x, lengths: rnn(x)[1][0],
+            "A mean over the real steps is asked for; h_n is one state, and it has read the padding too.",
+        ),
         "the last real state is returned": M(
             lambda rnn, x, lengths: _at(rnn(x)[0], lengths - 1),
             "The mean of all real states is asked for.",
@@ -917,7 +952,7 @@ BUG_STATE = Exercise(
     cases=state_cases,
     probe=with_rnn,
     axes="N B H",
-    section="“Padding”",
+    section="“Two results”",
     misconceptions={
         "a batch starts from the state of the batch before, as in the program as it was found": M(
             _handed_on,
