@@ -26,6 +26,11 @@ def value_of(code):
     return {name: np.asarray(value) for name, value in next(reversed(names.values()))().items()}
 
 
+def test_a_program_below_the_answer_is_not_changed():
+    source = "def f(x):\n    y = 2 * x\n    return y\n    y = 3 * x\n    return y + 1\n"
+    assert mutants.reached(source) == "def f(x):\n    y = 2 * x\n    return y\n"
+
+
 @pytest.mark.parametrize(("exercise", "source"), ANSWERS, ids=[exercise.id for exercise, _ in ANSWERS])
 def test_a_change_of_any_place_of_a_right_answer_loses_points_unless_it_changes_nothing(exercise, source):
     every = list(mutants.mutants(source))

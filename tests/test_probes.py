@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from autograde import probes
+from autograde import exercises, probes
 from autograde.check import verdict
 from autograde.exercise import Case, Exercise, Misconception
 
@@ -194,3 +194,76 @@ def test_tensors_are_asked_for_where_the_reference_gives_them():
         return x.mul_(2)
 
     assert "changes x in place" in str(verdict(exercise, in_place))
+
+
+def small_rnn(layers=1, **options):
+    return torch.nn.RNN(2, 3, layers, **({"batch_first": True, "dtype": torch.float64} | options))
+
+
+def weights_of(made):
+    return {name: parameter.detach().numpy() for name, parameter in made.named_parameters()}
+
+
+def test_a_layer_and_a_cell_are_made_of_the_given_weights():
+    x = torch.ones(4, 5, 2, dtype=torch.float64)
+    made, cell = small_rnn(2), torch.nn.GRUCell(2, 3, dtype=torch.float64)
+    given = {"x": x} | weights_of(made)
+    assert torch.equal(probes.with_rnn(lambda rnn, x: rnn(x)[0], given), made(x)[0])
+    assert torch.equal(probes.with_gru_cell(lambda cell, x: cell(x), {"x": x[0]} | weights_of(cell)), cell(x[0]))
+
+    def loaded(x, weights):
+        other = small_rnn(2)
+        other.load_state_dict(weights)
+        return other(x)[0]
+
+    assert torch.equal(probes.with_weights(loaded, given), made(x)[0])
+
+
+NETWORK = Exercise(
+    "a-network",
+    1,
+    lambda W: small_rnn(2),
+    lambda rng: [Case("drawn", {"W": np.ones(1), "x": rng.normal(size=(4, 5, 2)), "h0": rng.normal(size=(2, 4, 3))})],
+    probes.rnn_of_two_layers,
+)
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (lambda W: None, "The function returns None; expected a torch.nn.RNN"),
+        (lambda W: torch.nn.Sequential(small_rnn()), "returns a torch.nn.modules.container.Sequential; expected"),
+        (lambda W: small_rnn(1), "The network's num_layers is 1; expected 2."),
+        (lambda W: small_rnn(2, bidirectional=True), "The network's bidirectional is True; expected False."),
+        (lambda W: torch.nn.RNN(3, 2, 2), "The network's input_size is 3; expected 2."),
+        (lambda W: small_rnn(2, dtype=torch.float32), "weight_ih_l0 is a PyTorch tensor of shape (3, 2), float32"),
+        (lambda W: small_rnn(2, batch_first=False), "The network cannot read x of shape (4, 5, 2), (B, T, D)"),
+    ],
+)
+def test_what_is_wrong_with_a_network_is_said(answer, message):
+    assert verdict(NETWORK, lambda W: small_rnn(2)).score == 1.0, "what is left as drawn is the same each time"
+    assert message in str(verdict(NETWORK, answer))
+
+
+def test_output_and_h_n_are_named():
+    exercise = Exercise(
+        "two", 1, lambda x: (x, 2 * x), lambda rng: [Case("1", {"x": np.ones(1)})], probes.output_and_h_n
+    )
+    assert "entry 'h_n'" in str(verdict(exercise, lambda x: [x, x])).lower()
+    assert "returns a NumPy array of shape (1,), float64; expected two tensors" in str(verdict(exercise, lambda x: x))
+
+
+def test_the_reference_for_two_directions_gives_what_a_packed_layer_gives():
+    exercise = exercises.find("bidirectional")
+    for case in exercise.draw(1):
+        x, lengths, W_xh, W_hh, b_h, *back = case.arguments.values()
+        layer = torch.nn.RNN(x.shape[2], len(W_hh), batch_first=True, bidirectional=True, dtype=x.dtype)
+        values = (W_xh, W_hh, b_h, 0 * b_h, *back, 0 * b_h)
+        layer.load_state_dict(dict(zip(layer.state_dict(), values, strict=True)))
+        packed = torch.nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        output, h_n = layer(packed)
+        output, _ = torch.nn.utils.rnn.pad_packed_sequence(output, batch_first=True, total_length=x.shape[1])
+        found = exercise.reference(*case.arguments.values())
+        assert torch.allclose(found[0], output, rtol=0, atol=1e-12) and torch.allclose(
+            found[1], h_n, rtol=0, atol=1e-12
+        )
