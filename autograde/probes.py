@@ -93,7 +93,7 @@ def with_rnn(implementation, arguments):
     (H, D), layers = weights["weight_ih_l0"].shape, len(weights) // 4
     rnn = torch.nn.RNN(D, H, layers, batch_first=True, dtype=torch.float64)
     rnn.load_state_dict(weights)
-    return implementation(rnn, *others)
+    return _without_graph(implementation(rnn, *others))
 
 
 def with_gru_cell(implementation, arguments):
@@ -101,13 +101,13 @@ def with_gru_cell(implementation, arguments):
     weights, others = _torch_weights(arguments)
     cell = torch.nn.GRUCell(weights["weight_ih"].shape[1], weights["weight_hh"].shape[1], dtype=torch.float64)
     cell.load_state_dict(weights)
-    return implementation(cell, *others)
+    return _without_graph(implementation(cell, *others))
 
 
 def with_weights(implementation, arguments):
     """Call a function with the other arguments and last the weights, {torch's name: tensor}, for load_state_dict."""
     weights, others = _torch_weights(arguments)
-    return implementation(*others, weights)
+    return _without_graph(implementation(*others, weights))
 
 
 def rnn_of_two_layers(implementation, arguments):
@@ -144,7 +144,7 @@ def output_and_h_n(implementation, arguments):
     result = implementation(*arguments.values())
     if not isinstance(result, list | tuple) or len(result) != 2:
         raise Unusable(f"The function returns {describe(result)}; expected two tensors: output, h_n")
-    return dict(zip(("output", "h_n"), result, strict=True))
+    return dict(zip(("output", "h_n"), map(_without_graph, result), strict=True))
 
 
 DRAWS = 4000
@@ -243,3 +243,8 @@ def _torch_weights(arguments):
     """Return ({torch's name: weights}, [the other arguments])."""
     weights = {n: torch.as_tensor(value) for n, value in arguments.items() if n.startswith(("weight_", "bias_"))}
     return weights, [value for name, value in arguments.items() if name not in weights]
+
+
+def _without_graph(result):
+    """Return a tensor that may leave the process: one with a graph can be neither copied nor sent."""
+    return result.detach() if isinstance(result, torch.Tensor) else result
