@@ -7,6 +7,7 @@ import shutil
 import nbformat
 import numpy as np
 import pytest
+import torch
 from click.testing import CliRunner
 from nbgrader.exchange import ExchangeFactory
 
@@ -316,7 +317,7 @@ MISTAKES = [(exercise, name) for exercise in CHECKED for name in exercise.miscon
 @pytest.mark.parametrize(("exercise", "name"), MISTAKES, ids=[f"{e.id}: {name}" for e, name in MISTAKES])
 def test_the_sample_class_writes_a_misconception_that_runs_by_itself_and_scores_alike(exercise, name):
     mistake = exercise.misconceptions[name].implementation
-    notebook = {"np": np}
+    notebook = {"np": np, "torch": torch}
     exec(sample.source_of(mistake, as_name="answer"), notebook)
     written, meant = verdict(exercise, notebook["answer"]), verdict(exercise, mistake)
     assert [outcome.problem for outcome in written.outcomes] == [outcome.problem for outcome in meant.outcomes]
