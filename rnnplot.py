@@ -167,13 +167,14 @@ def draw_record(result, names):
         used = [place[other] for other in operations if node in sources[other]]
         place[node] = (np.mean([x for x, _ in used]), 1.5 if used[0][1] == 0 else -2.3)
 
-    fig, ax = plt.subplots(figsize=(7.2, 3.3))
+    fig, ax = plt.subplots(figsize=(6.6, 3.2))
     ax.set(xlim=(min(column[node] for node in operations) - 0.5, 0.5), ylim=(-2.7, 1.9))
     ax.axis("off")
     colours = dict(zip(parameters, (VERMILION, GREEN, PURPLE), strict=False))
     for node, found in sources.items():
         for before in found:
-            style = {"arrowstyle": "-|>", "mutation_scale": 11, "shrinkA": 10, "shrinkB": 12, "linewidth": 1.3}
+            away = 17 if _operation(node) == "Tanh" else 12  # from the middle of a box to its edge
+            style = {"arrowstyle": "-|>", "mutation_scale": 10, "shrinkA": 9, "shrinkB": away, "linewidth": 1.3}
             ax.add_patch(FancyArrowPatch(place[before], place[node], color=colours.get(before, INK), **style))
     for node in parameters:
         _boxed(ax, place[node], texts[id(node.variable)], colours[node], 12)
