@@ -88,8 +88,8 @@ def run(probe, answer, arguments, clock):
     except BaseException as error:  # whatever else a student's code raises, SystemExit too, is explained
         if isinstance(error, NotImplementedError) and not error.args:
             return _unwritten(error, answer)
-        given = {name: value for name, value in named(arguments).items() if not isinstance(value, list)}
-        passed = tuple(f"{name}: {_passed(value)}" for name, value in given.items())
+        given = named({name: value for name, value in arguments.items() if name != "weights"})  # a module knows its own
+        passed = tuple(f"{name}: {_passed(value)}" for name, value in given.items() if not isinstance(value, list))
         return Attempt(kind=type(error).__name__, problem=_raised(error), details=(*_line(error), *passed))
     before, after = named(arguments), named(given)
     return Attempt(result, changed=tuple(name for name, value in before.items() if not _same(value, after[name])))
@@ -144,9 +144,9 @@ def _raised(error):
 def _line(error):
     """Return the line of the student's at which an exception was raised, if there is one."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__, limit=-50) if not _is_ours(frame)]
-    if not frames:
+    frame = next(filter(_is_written_here, reversed(frames)), None)
+    if frame is None:  # the call itself failed: another number of arguments, say
         return ()
-    frame = frames[-1] if _is_written_here(frames[-1]) else next(filter(_is_written_here, reversed(frames)), frames[0])
     linecache.checkcache(frame.filename)
     return (f"line {frame.lineno}: {(frame.line or '').strip()}",)
 

@@ -78,6 +78,8 @@ def module(implementation, arguments):
 
 def _built(implementation, sizes, weights):
     """Return a module with these weights in it."""
+    if isinstance(implementation, torch.nn.Module):
+        raise Unusable("This is a module that is built already; expected the class itself, without brackets behind it")
     if not (isinstance(implementation, type) and issubclass(implementation, torch.nn.Module)):
         raise Unusable(f"This is {describe(implementation)}; expected a class, derived from torch.nn.Module")
     try:

@@ -152,6 +152,7 @@ MODULE = Exercise(
         (InPlace, "Besides: your code changes h in place"),
         (Pair, "of shape (1, 1), float64 and a PyTorch tensor of shape (1, 1), float64; expected a tensor, h."),
         (OfAnotherShape, "The output h has shape (1, 1, 1); expected (B, H) = (1, 1)."),
+        (Cell(1, 1), "This is a module that is built already; expected the class itself"),
         (lambda D, H: None, "expected a class, derived from torch.nn.Module"),
         (torch.nn.LSTM, "The module has no parameter W_xh; its parameters are weight_ih_l0"),
     ],

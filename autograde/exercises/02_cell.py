@@ -570,9 +570,13 @@ HOISTED = Exercise(
     forbidden=("rnncore", *LAYERS, "torch.nn.RNNCell", "torch.rnn_tanh_cell"),
     tolerance=1e-9,
     misconceptions={
-        "the input is projected in every step": M(
+        "W_xh is used anew for every step": M(
             _step_by_step,
             "The states are right. Which part of a step needs no state, and can be computed for all steps at once?",
+        ),
+        "the inputs are multiplied in NumPy": M(
+            lambda x, h0, W_xh, W_hh, b_h: _loop(torch.tensor(x.numpy() @ W_xh.numpy().T) + b_h, h0, W_hh),
+            "The states are right, but PyTorch knows nothing of the product, so W_xh would get no gradient.",
         ),
         "the bias is missing": M(
             lambda x, h0, W_xh, W_hh, b_h: _hoisted(x, h0, W_xh, W_hh, 0 * b_h),
