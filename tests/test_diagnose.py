@@ -142,8 +142,8 @@ def sum_of(self, x, h):
 
 def run_over(self, x, h, carry=lambda old, new: new):
     h, found = x.new_zeros(len(x), len(self.cell.weight_hh)) if h is None else h, []
-    for t in range(x.shape[1]):
-        new = self.cell(x[:, t], h)
+    for x_t in x.unbind(1):
+        new = self.cell(x_t, h)
         found.append(new)
         h = carry(h, new)
     return torch.stack(found, 1), found[-1]

@@ -16,7 +16,7 @@ class Cell(torch.nn.Module):
         super().__init__()
         self.W_xh = torch.nn.Parameter(torch.zeros(H, D))
         self.W_hh = torch.nn.Parameter(torch.zeros(H, H))
-        self.b_h = torch.nn.Parameter(torch.zeros(H))
+        self.b_h = torch.nn.Parameter(torch.zeros((H,)))
 
     def forward(self, x, h):
         return torch.tanh(x @ self.W_xh.T + h @ self.W_hh.T + self.b_h)

@@ -399,15 +399,15 @@ class _Stack(torch.nn.Module):
         super().__init__()
         sizes = [D] + [H] * L
         self.layers = torch.nn.ModuleList(map(self.layer, sizes[:-1], sizes[1:]))
-        self.readout = torch.nn.Linear(H, C)
+        self.readout = torch.nn.Linear(in_features=H, out_features=C)
 
     def layer(self, D, H):
         return torch.nn.RNN(D, H, batch_first=True)
 
     def forward(self, x):
         found = [x]
-        for layer in self.layers:
-            found.append(self.run(layer, found))
+        for each in self.layers:
+            found.append(self.run(each, found))
         return self.read(found)
 
     def run(self, layer, found):
@@ -418,15 +418,15 @@ class _Stack(torch.nn.Module):
 
 
 def _upwards_as_outputs(self, x):
-    for layer in self.layers:
-        x = self.readout(layer(x)[0])
+    for each in self.layers:
+        x = self.readout(each(x)[0])
     return x
 
 
 def _from_the_last_state(self, x):
     h_T = None
-    for layer in self.layers:
-        x, h_T = layer(x, h_T)
+    for each in self.layers:
+        x, h_T = each(x, h_T)
     return self.readout(x)
 
 
