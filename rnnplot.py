@@ -136,6 +136,75 @@ def draw_unrolled(T=4):
     return fig
 
 
+WORDS = {"Tanh": "tanh", "Add": "+", "Mm": "×"}  # for the operations that PyTorch records
+VIEWS = {"T", "Permute", "Transpose", "View", "Select"}  # which lay the same numbers out in another way
+
+
+def draw_record(result, names):
+    """Draw what autograd recorded of a recurrent network's last state; names are {text: parameter}. Returns the figure.
+
+    It is read off the record itself, with transposes and other views left out. Each operation has a column, the first
+    on the left; the chain of states runs along the middle, the inputs' products below it.
+    """
+    texts = {id(parameter): text for text, parameter in names.items()}
+    sources, column = {}, {}
+
+    def visit(node, steps_back):
+        column[node] = min(-steps_back, column.get(node, 0))
+        sources[node] = _recorded_before(node)
+        for before in sources[node]:
+            visit(before, steps_back + 1)
+
+    visit(result.grad_fn, 0)
+    parameters = [node for node in sources if hasattr(node, "variable")]
+    operations = [node for node in sources if node not in parameters]
+    place = {node: (float(column[node]), 0.0) for node in operations}
+    for node in operations:
+        products = [before for before in sources[node] if _operation(before) == "Mm"]
+        if len(products) == 2:  # of the input and of the state
+            place[products[0]] = (column[node], -1.0)
+    for node in parameters:
+        used = [place[other] for other in operations if node in sources[other]]
+        place[node] = (np.mean([x for x, _ in used]), 1.5 if used[0][1] == 0 else -2.3)
+
+    fig, ax = plt.subplots(figsize=(6.6, 3.2))
+    ax.set(xlim=(min(column[node] for node in operations) - 0.5, 0.5), ylim=(-2.7, 1.9))
+    ax.axis("off")
+    colours = dict(zip(parameters, (VERMILION, GREEN, PURPLE), strict=False))
+    for node, found in sources.items():
+        for before in found:
+            away = 17 if _operation(node) == "Tanh" else 12  # from the middle of a box to its edge
+            style = {"arrowstyle": "-|>", "mutation_scale": 10, "shrinkA": 9, "shrinkB": away, "linewidth": 1.3}
+            ax.add_patch(FancyArrowPatch(place[before], place[node], color=colours.get(before, INK), **style))
+    for node in parameters:
+        _boxed(ax, place[node], texts[id(node.variable)], colours[node], 12)
+    for t, node in enumerate(sorted((n for n in operations if _operation(n) == "Tanh"), key=column.get), start=1):
+        ax.text(column[node], -0.62, f"$h_{t}$", ha="center", va="center", fontsize=12, color=BLUE)
+    for node in operations:
+        word = WORDS.get(_operation(node), _operation(node))
+        _boxed(ax, place[node], word, BLUE if word == "tanh" else INK, 10)
+    return fig
+
+
+def _recorded_before(node):
+    """Return the nodes that a node of a record gets its numbers from, views passed over."""
+    found = []
+    for before, _ in node.next_functions:
+        if before is not None:
+            found += _recorded_before(before) if _operation(before) in VIEWS else [before]
+    return found
+
+
+def _operation(node):
+    """Return a node's operation: "Tanh" for a TanhBackward0."""
+    return node.name().split("::")[-1].partition("Backward")[0]
+
+
+def _boxed(ax, place, text, colour, size):
+    box = {"boxstyle": "round,pad=0.25", "facecolor": PAPER, "edgecolor": colour, "linewidth": 1.4}
+    ax.text(*place, text, ha="center", va="center", fontsize=size, bbox=box)
+
+
 def draw_output_and_h_n(T=4):
     """Draw the states of a bidirectional network of two layers over T steps, with `output` framed and `h_n` filled."""
     fig, ax = plt.subplots(figsize=(6.4, 4.1))

@@ -17,7 +17,7 @@ import numpy as np
 from array_api_compat import is_torch_array
 
 from autograde import guard
-from autograde.compare import describe
+from autograde.compare import describe, named
 from autograde.probes import Unusable
 
 HERE = Path(__file__).resolve().parent
@@ -75,7 +75,7 @@ def attempting(probe, answer, forbidden=(), seconds=None):
 
 def run(probe, answer, arguments, clock):
     """Run one case on a copy of its arguments."""
-    given = copy.deepcopy(dict(arguments))  # an answer that changes its arguments changes its own copy
+    given = _copied(dict(arguments))  # an answer that changes its arguments changes its own copy
     try:
         with clock:  # the alarm rings only here
             result = probe(answer, given)
@@ -88,16 +88,31 @@ def run(probe, answer, arguments, clock):
     except BaseException as error:  # whatever else a student's code raises, SystemExit too, is explained
         if isinstance(error, NotImplementedError) and not error.args:
             return _unwritten(error, answer)
-        passed = tuple(f"{name}: {describe(value)}" for name, value in arguments.items())
+        given = named({name: value for name, value in arguments.items() if name != "weights"})  # a module knows its own
+        passed = tuple(f"{name}: {_passed(value)}" for name, value in given.items() if not isinstance(value, list))
         return Attempt(kind=type(error).__name__, problem=_raised(error), details=(*_line(error), *passed))
-    return Attempt(result, changed=tuple(name for name, value in arguments.items() if not _same(value, given[name])))
+    before, after = named(arguments), named(given)
+    return Attempt(result, changed=tuple(name for name, value in before.items() if not _same(value, after[name])))
+
+
+def _copied(value):
+    if isinstance(value, dict):
+        return {name: _copied(inner) for name, inner in value.items()}
+    if type(value) is list:
+        return list(map(_copied, value))
+    return value.clone() if is_torch_array(value) else copy.deepcopy(value)
+
+
+def _passed(value):
+    return value if isinstance(value, int | float) else describe(value)
 
 
 def _unwritten(error, answer):
     """Tell an answer that is not written from one that calls something which is not."""
     *_, last = traceback.walk_tb(error.__traceback__)
     code = last[0].f_code
-    if code is getattr(inspect.unwrap(answer), "__code__", code):
+    own = [inspect.unwrap(function).__code__ for function in guard.functions_of(answer)]
+    if code in own or not own:
         return Attempt(kind="unwritten", problem="`raise NotImplementedError()` is reached: a part is not written yet.")
     problem = f"{code.co_name}, which this answer calls, is not written yet."
     return Attempt(kind="NotImplementedError", problem=problem, details=_line(error))
@@ -129,9 +144,9 @@ def _raised(error):
 def _line(error):
     """Return the line of the student's at which an exception was raised, if there is one."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__, limit=-50) if not _is_ours(frame)]
-    if not frames:
+    frame = next(filter(_is_written_here, reversed(frames)), None)
+    if frame is None:  # the call itself failed: another number of arguments, say
         return ()
-    frame = frames[-1] if _is_written_here(frames[-1]) else next(filter(_is_written_here, reversed(frames)), frames[0])
     linecache.checkcache(frame.filename)
     return (f"line {frame.lineno}: {(frame.line or '').strip()}",)
 

@@ -34,11 +34,19 @@ def compare(result, expected, axes="", tolerance=1e-7, name="the result", place=
         return _compare_tuples(result, expected, axes, tolerance)
     if isinstance(expected, np.ndarray) or is_torch_array(expected):
         return _compare_arrays(result, expected, axes, tolerance, name, place)
-    if isinstance(expected, bool | str):
+    if isinstance(expected, bool | str | Described):
         if type(result) is type(expected) and result == expected:
             return None
         return Difference("value", f"{name} is {_short(result)}; expected {expected!r}")
     return _compare_numbers(result, expected, tolerance, name)
+
+
+def named(arguments):
+    """Return {name: value} of a case's arguments; those of a dictionary among them stand under their own names."""
+    found = {}
+    for name, value in arguments.items():
+        found |= value if isinstance(value, dict) else {name: value}
+    return found
 
 
 def numbers(value):
@@ -60,7 +68,8 @@ def _compare_dicts(result, expected, axes, tolerance):
     if set(result) != set(expected):
         return Difference("type", f"the dictionary has {_list(result)}; expected {_list(expected)}")
     of = axes if isinstance(axes, dict) else dict.fromkeys(expected, axes)
-    entries = (compare(result[key], expected[key], of.get(key, ""), tolerance, f"entry {key!r}") for key in expected)
+    called = {key: f"the {key}" if " " in key else f"entry {key!r}" for key in expected}  # a phrase is no entry's name
+    entries = (compare(result[key], expected[key], of.get(key, ""), tolerance, called[key]) for key in expected)
     return next((difference for difference in entries if difference), None)
 
 

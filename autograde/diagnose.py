@@ -5,7 +5,7 @@ from functools import lru_cache, partial
 import numpy as np
 
 from autograde.attempt import NOT_RUN, attempts
-from autograde.compare import compare, numbers
+from autograde.compare import compare, named, numbers
 from autograde.exercise import PUBLIC_SEED
 from autograde.feedback import Note, Outcome, Verdict
 
@@ -139,8 +139,15 @@ def _notes(*parts):
 
 def _numbers(exercise, case, attempt, expected):
     """Show a small case whole: what was passed, what came, what was expected."""
-    passed = {name: numbers(value) for name, value in case.arguments.items()}
-    wanted, came = numbers(expected), numbers(attempt.result)
+    given = {name: value for name, value in named(case.arguments).items() if not isinstance(value, list | None)}
+    passed = {name: numbers(value) for name, value in given.items()}
+    came, wanted, what = attempt.result, expected, "result"
+    if isinstance(expected, dict) and isinstance(came, dict):
+        what = next((n for n in expected if n not in came or compare(came[n], expected[n], "", exercise.tolerance)), "")
+        came, wanted = came.get(what), expected.get(what)
+        if not hasattr(wanted, "shape") or what.startswith("gradient"):
+            return []
+    wanted, came = numbers(wanted), numbers(came)
     shown = [*passed.values(), wanted]
     if not _difference(exercise, attempt, expected) or not passed or any(value is None for value in shown):
         return []
@@ -149,8 +156,8 @@ def _numbers(exercise, case, attempt, expected):
     close = came is not None and came.shape == wanted.shape and np.allclose(came, wanted, atol=1e-3)
     digits = 8 if close else 4
     lines = [f"{name} = {_written(value, 4)}" for name, value in passed.items()]
-    lines += [f"your result: {_written(came, digits)}"] if came is not None and came.size <= SMALL else []
-    return _notes(("The whole case:", "", (*lines, f"expected:    {_written(wanted, digits)}")))
+    lines += [f"your {what}: {_written(came, digits)}"] if came is not None and came.size <= SMALL else []
+    return _notes(("The whole case:", "", (*lines, f"{'expected:':{len(what) + 6}} {_written(wanted, digits)}")))
 
 
 def _written(value, digits):
@@ -161,15 +168,19 @@ def _written(value, digits):
 
 def _first_step(exercise, cases, found, expected):
     """Say at which time step a sequence departs from the right one, with a picture of the error."""
-    if not isinstance(exercise.axes, str) or "T" not in exercise.axes.split():
+    axes, results = exercise.axes, [attempt.result for attempt in found]
+    if isinstance(axes, dict):  # of several results, the first sequence
+        name = next((name for name in axes if "T" in axes[name].split()), "")
+        results = [result.get(name) if isinstance(result, dict) else None for result in results]
+        axes, expected = axes.get(name, ""), [right.get(name) for right in expected]
+    if "T" not in axes.split() or any(attempt.kind for attempt in found):
         return []
-    expected = [numbers(right) for right in expected]  # tensors, too
-    if any(a.kind or np.shape(numbers(a.result)) != np.shape(e) for a, e in zip(found, expected, strict=True)):
+    results, expected = [numbers(result) for result in results], [numbers(right) for right in expected]
+    if any(np.shape(came) != np.shape(right) for came, right in zip(results, expected, strict=True)):
         return []  # where a case has no result or another shape, the time step is not the trouble
-    axis, best = exercise.axes.split().index("T"), None
-    for case, attempt, right in zip(cases, found, expected, strict=True):
-        came = numbers(attempt.result)
-        if attempt.kind or came is None or np.shape(came) != np.shape(right) or right.shape[axis] == 1:
+    axis, best = axes.split().index("T"), None
+    for case, came, right in zip(cases, results, expected, strict=True):
+        if right.shape[axis] == 1:
             continue
         error = np.moveaxis(np.abs(came - right) / max(1.0, float(np.abs(right).max())), axis, -1)  # (B, ..., T)
         error = np.where(np.isnan(error), np.inf, error).reshape(len(error), -1, right.shape[axis])  # (B, units, T)
@@ -206,7 +217,8 @@ def _terms(cases, outcomes):
     if wrong and right:
         return _notes(("Where to look:", f"at {_and(wrong)}. Alone, {_and(right)} {_is(right)} right.", ()))
     whole = [bool(outcome.problem) for case, outcome in zip(cases, outcomes, strict=True) if not case.term]
-    if right and whole and all(whole[1:]):  # not where most cases with all terms are right
+    of_gradients = any(outcome.problem.startswith("The gradient of") for outcome in outcomes)  # the terms ask for none
+    if right and whole and all(whole[1:]) and not of_gradients:  # not where most cases with all terms are right
         return _notes(("Where to look:", f"alone, {_and(right)} {_is(right)} right; put together they are not.", ()))
     return []
 

@@ -1,6 +1,7 @@
 """Draws the inputs and weights of cases."""
 
 import numpy as np
+import torch
 
 
 def normal(rng, **shapes):
@@ -22,3 +23,8 @@ def recurrent(rng, D, H, gain=0.9):
 def only(arguments, *kept):
     """Return the arguments with every array zero but the kept ones, so that one term of an equation is left."""
     return {name: value if name in kept else np.zeros_like(value) for name, value in arguments.items()}
+
+
+def tensors(arrays):
+    """Return the arrays as PyTorch tensors, float64."""
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}

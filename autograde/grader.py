@@ -17,6 +17,7 @@ import numpy as np
 from autograde import exercises
 from autograde.attempt import Attempt, run
 from autograde.check import SECONDS
+from autograde.compare import named
 from autograde.diagnose import expect, judge
 from autograde.feedback import Verdict
 from autograde.notebook import grade_id, is_test, runs
@@ -202,11 +203,11 @@ def _attempt(exercise, claim, case):
         kind=str(claim["kind"])[:100],
         problem=str(claim["problem"])[:2000],
         details=tuple(str(line)[:500] for line in list(claim["details"])[:50]),
-        changed=tuple(name for name in case.arguments if name in list(claim["changed"])),
+        changed=tuple(name for name in named(case.arguments) if name in list(claim["changed"])),
     )
     if attempt.kind or not exercise.inside:
         return attempt
-    return run(exercise.probe, lambda: attempt.result, case.arguments, clock=nullcontext())
+    return run(exercise.probe, lambda *_: attempt.result, case.arguments, clock=nullcontext())
 
 
 def modules(provided):

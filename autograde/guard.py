@@ -87,7 +87,7 @@ def uses(answer, names):
     if not names:
         return "", ()
     try:
-        return _uses(answer, dict(_things(names)))
+        return _uses(answer, dict(_things(names))) if names else ("", ())
     except Exception:  # an object made to confuse: it is watched all the same
         return "", ()
 
@@ -101,7 +101,7 @@ def _uses(answer, things):
             inner = inspect.unwrap(inner)
     if name := _which(inner, things) or _which(getattr(inner, "__func__", None), things):
         return _sentence(name), ()
-    for function in _functions_of(inner):
+    for function in functions_of(inner):
         try:
             tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
         except (OSError, TypeError, SyntaxError):
@@ -136,7 +136,7 @@ def watch(names, frame_of):
     for name, thing in _things(names):
         if isinstance(thing, types.ModuleType):
             files[thing.__file__] = name
-        for function in _functions_of(thing):
+        for function in functions_of(thing):
             codes[inspect.unwrap(function).__code__] = name  # a wrapper's code may be shared by many
         if isinstance(thing, types.BuiltinFunctionType):
             builtins[thing] = name
@@ -219,7 +219,7 @@ def _which(value, things):
     return None
 
 
-def _functions_of(thing):
+def functions_of(thing):
     """Return the Python functions that a function, a class or a callable object consists of."""
     if isinstance(thing, types.FunctionType):
         return [thing]

@@ -4,9 +4,11 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
 
 from autograde import guard
-from autograde.compare import describe
+from autograde.compare import Described, describe
 
 
 class Unusable(Exception):
@@ -51,36 +53,176 @@ def pair(implementation, arguments):
 def module(implementation, arguments):
     """Build a module, give it weights, run it, and differentiate.
 
-    arguments has "options", what the class is called with; "weights" {name: array}; "inputs", the arrays it is called
-    with; and perhaps "upstream", a gradient for each output: then the weights' gradients belong to the result.
-    Returns {"output": array, "gradient of NAME": array}, or "output 0", "output 1" where there are several.
+    arguments has "sizes" {name: number}, what the class is called with, in order; "weights" {name: tensor}; "inputs"
+    {name: tensor}, what forward gets, in order (None: it is left out); "outputs", the names of what it gives; and
+    perhaps "upstream", a gradient for each of these. The module is put in the weights' dtype: where forward makes a
+    tensor of another one, it is found out. Returns {"output NAME": tensor, ..., "gradient of NAME": tensor, ...},
+    gradients of weights and inputs; what has none, or cannot be differentiated, has a description in its place.
     """
+    built = _built(implementation, arguments["sizes"], arguments["weights"])
+    given = {name: tensor for name, tensor in arguments["inputs"].items() if tensor is not None}
+    leaves = {name: tensor.clone().requires_grad_(tensor.is_floating_point()) for name, tensor in given.items()}
+    passed = {name: leaf.clone() for name, leaf in leaves.items()}  # these an answer may change in place, and it shows
+    outputs, expected = built(*passed.values()), arguments["outputs"]
+    for name, tensor in passed.items():
+        given[name].copy_(tensor.detach())
+    outputs = list(outputs) if isinstance(outputs, list | tuple) else [outputs]
+    if len(outputs) != len(expected) or not all(isinstance(output, torch.Tensor) for output in outputs):
+        asked = f"{len(expected)} tensors: {', '.join(expected)}" if len(expected) > 1 else f"a tensor, {expected[0]}"
+        raise Unusable(f"forward returns {' and '.join(map(describe, outputs))}; expected {asked}")
+    result = {f"output {name}": output.detach() for name, output in zip(expected, outputs, strict=True)}
+    if "upstream" in arguments:
+        wanted = {name: leaf for name, leaf in (*built.named_parameters(), *leaves.items()) if leaf.requires_grad}
+        found = _gradients(outputs, arguments["upstream"], wanted)
+        result |= {f"gradient of {name}": gradient for name, gradient in found.items()}
+    return result
+
+
+def _built(implementation, sizes, weights):
+    """Return a module with these weights in it."""
+    if isinstance(implementation, torch.nn.Module):
+        raise Unusable("This is a module that is built already; expected the class itself, without brackets behind it")
     if not (isinstance(implementation, type) and issubclass(implementation, torch.nn.Module)):
         raise Unusable(f"This is {describe(implementation)}; expected a class, derived from torch.nn.Module")
-    built = implementation(**arguments["options"])
-    parameters = dict(built.named_parameters())
-    wanted = {name: tuple(value.shape) for name, value in arguments["weights"].items()}
-    found = {name: tuple(value.shape) for name, value in parameters.items()}
-    if found != wanted:
-        raise Unusable(f"The module's parameters are {_shapes(found)}; expected {_shapes(wanted)}")
+    try:
+        built = implementation(*sizes.values())
+        parameters = dict(built.named_parameters())
+    except AttributeError as error:
+        if "before Module.__init__" in str(error) or "'_parameters'" in str(error) or "'_modules'" in str(error):
+            raise Unusable(
+                "The module is not set up when it gets its first attribute: `super().__init__()` must come first"
+            ) from None
+        raise
+    for name, value in weights.items():
+        if name not in parameters:
+            raise Unusable(_not_a_parameter(built, name, parameters))
+        if parameters[name].shape != value.shape:
+            raise Unusable(
+                f"The parameter {name} has shape {tuple(parameters[name].shape)}; expected {tuple(value.shape)}, since "
+                + ", ".join(f"{size} = {number}" for size, number in sizes.items())
+            )
+    if unknown := sorted(set(parameters) - set(weights)):
+        raise Unusable(f"The module has the parameter {unknown[0]}, too; expected {', '.join(weights)} and no other")
+    built.to(next(iter(weights.values())).dtype)
     with torch.no_grad():
-        for name, value in arguments["weights"].items():
-            parameters[name].copy_(torch.as_tensor(value))
-    outputs = built(*(torch.as_tensor(value) for value in arguments["inputs"]))
-    outputs = list(outputs) if isinstance(outputs, list | tuple) else [outputs]
-    for number, output in enumerate(outputs):
-        if not isinstance(output, torch.Tensor):
-            raise Unusable(f"Output {number} of forward is {describe(output)}; expected a tensor")
-    result = {f"output {k}" if len(outputs) > 1 else "output": o.detach().numpy() for k, o in enumerate(outputs)}
-    if "upstream" in arguments:
-        loss = sum((o * torch.as_tensor(g)).sum() for o, g in zip(outputs, arguments["upstream"], strict=True))
-        if not loss.requires_grad:
-            raise Unusable("No gradient reaches the parameters: does forward detach, or go through NumPy?")
-        guard.allowed(loss.backward)
-        for name, parameter in built.named_parameters():
-            if parameter.grad is None:
-                raise Unusable(f"No gradient reaches {name}: is it used in forward?")
-            result[f"gradient of {name}"] = parameter.grad.numpy()
+        for name, value in weights.items():
+            parameters[name].copy_(value)
+    return built
+
+
+def _not_a_parameter(built, name, parameters):
+    """Say why a module has no parameter of this name."""
+    every = dict(built.named_parameters(remove_duplicate=False))
+    if twin := next((n for n, p in every.items() if n != name and p is every.get(name)), ""):
+        return f"{twin} and {name} are one and the same parameter; expected one for each"
+    first, _, rest = name.partition(".")
+    there = getattr(built, first, None)
+    if isinstance(there, list | tuple | dict) and rest:
+        return (
+            f"`self.{first}` is {describe(there)}, and a module does not look for parameters inside it: no optimiser "
+            "would find them. PyTorch has containers of its own for modules"
+        )
+    if isinstance(there, torch.Tensor) and not rest:
+        return f"`self.{first}` is a tensor and no parameter: no optimiser would find it"
+    return f"The module has no parameter {name}; its parameters are {', '.join(parameters) or 'none'}"
+
+
+def _gradients(outputs, upstream, wanted):
+    """Return {name: gradient} for tensors that a loss, the outputs times `upstream`, may depend on."""
+    pairs = list(zip(outputs, upstream, strict=True))
+    if any(output.shape != gradient.shape or output.dtype != gradient.dtype for output, gradient in pairs):
+        return dict.fromkeys(wanted, Described("not computed, since an output has another shape or dtype"))
+    recorded = [(output, gradient) for output, gradient in pairs if output.requires_grad]
+    found, why = [None] * len(wanted), "missing: what PyTorch recorded does not lead back to it"
+    if recorded:
+        loss = sum((output * gradient).sum() for output, gradient in recorded)
+        try:
+            found = guard.allowed(torch.autograd.grad, loss, list(wanted.values()), allow_unused=True)
+        except RuntimeError as error:
+            in_place = "a tensor that it needs was changed in place" if "inplace" in str(error) else str(error)[:200]
+            why = f"missing: PyTorch cannot compute it, since {in_place}"
+    return {name: Described(why) if g is None else g for name, g in zip(wanted, found, strict=True)}
+
+
+def products_with_input(implementation, arguments):
+    """Call a function of tensors, among them W_xh; return {"output hs": ..., "number of operations with W_xh": ...}.
+
+    Operations are those that compute with its numbers, not views and copies. The count is taken beside the answer and
+    could be forged there; the states could not.
+    """
+    with _Uses(arguments["W_xh"]) as uses:
+        hs = implementation(*arguments.values())
+    return {"output hs": hs, "number of operations with W_xh": uses.count}
+
+
+class _Uses(TorchFunctionMode):
+    """Counts the operations that compute with a tensor's numbers; making views and copies of it is no use."""
+
+    def __init__(self, tensor):
+        super().__init__()
+        self.count, self._size = 0, tensor.numel()
+        self._kept = [tensor]  # so that no other tensor can take the place of a copy in memory
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        given = _tensors((args, kwargs))
+        if any(map(self._is_known, given)) and not all(map(self._is_known, made := _tensors(result))):
+            if len(given) == len(made) == 1 and made[0].numel() == self._size:
+                self._kept.append(made[0])
+            else:
+                self.count += 1
+        return result
+
+    def _is_known(self, tensor):
+        place = tensor.untyped_storage().data_ptr()
+        return any(kept.untyped_storage().data_ptr() == place for kept in self._kept)
+
+
+def _tensors(values):
+    return [value for value in tree_leaves(values) if isinstance(value, torch.Tensor)]
+
+
+def filled(implementation, arguments):
+    """Let a function fill parameters at random; return them as arrays, with what shows whose numbers they are.
+
+    implementation(W_xh, W_hh, b_h, gain, generator) fills the three in place; arguments has "D", "H", "gain", "seed".
+    Returns {"W_xh", "W_hh", "b_h"}, "again", W_hh from the same seed, and "other", W_hh from another.
+    """
+    D, H, gain, seed = arguments.values()
+
+    def fill(seed):
+        parameters = [torch.nn.Parameter(torch.full(shape, 0.25)) for shape in ((H, D), (H, H), (H,))]
+        returned = implementation(*parameters, gain, torch.Generator().manual_seed(seed))
+        return returned, [parameter.detach().numpy() for parameter in parameters]
+
+    (returned, first), (_, again), (_, other) = fill(seed), fill(seed), fill(seed + 1)
+    if isinstance(returned, dict):  # where `spread` runs outside, what came of this is handed in
+        return returned
+    return dict(zip(("W_xh", "W_hh", "b_h", "again", "other"), (*first, again[1], other[1]), strict=True))
+
+
+def spread(implementation, arguments):
+    """Measure what `filled` gives: sizes of the weights, times √H or H so that they are numbers near 1.
+
+    Compare with a tolerance of 0.05: with 10,000 weights or more that is over five standard deviations.
+    """
+    weights, H = filled(implementation, arguments), arguments["H"]
+    shapes = {"W_xh": (H, arguments["D"]), "W_hh": (H, H), "b_h": (H,), "again": (H, H), "other": (H, H)}
+    for name, shape in shapes.items():
+        array = weights.get(name)
+        if not (isinstance(array, np.ndarray) and array.shape == shape and array.dtype.kind == "f"):
+            raise Unusable(f"{name} is {describe(array)}; expected the parameter that was passed, filled in place")
+    result = {}
+    for name in ("W_xh", "W_hh"):
+        drawn = weights[name].astype(np.float64)
+        result[f"mean square of {name}, times H,"] = round(float(H * np.square(drawn).mean()), 2)
+        result[f"size that 99 of 100 of {name} stay below, times √H,"] = round(
+            float(H**0.5 * np.quantile(np.abs(drawn), 0.99)), 2
+        )
+        result[f"share of {name} above zero"] = round(float((drawn > 0).mean()), 2)
+    result["largest entry of b_h, times √H,"] = round(float(H**0.5 * np.abs(weights["b_h"]).max()), 2)
+    result["equality of two draws from the same seed"] = bool(np.array_equal(weights["W_hh"], weights["again"]))
+    result["difference of two draws from two seeds"] = not np.array_equal(weights["W_hh"], weights["other"])
     return result
 
 
@@ -233,10 +375,6 @@ def _numbers(value):
     except Exception:  # rows of unequal length, a tensor that needs a gradient
         return None
     return array.astype(np.float64) if array.dtype.kind in "biuf" else None
-
-
-def _shapes(shapes):
-    return ", ".join(f"{name} {shape}" for name, shape in sorted(shapes.items())) or "none"
 
 
 def _torch_weights(arguments):

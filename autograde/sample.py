@@ -6,6 +6,7 @@ import inspect
 import json
 import re
 import shutil
+import textwrap
 from functools import partial
 from pathlib import Path
 
@@ -93,29 +94,52 @@ def answers_of_the_class(slug, right):
     return answers
 
 
-def source_of(function, as_name):
-    """Return Python that defines a function of an exercise's module under another name, with what it needs."""
-    if isinstance(function, partial):
-        parts = [(function.func, function.func.__name__), *((value, name) for name, value in function.keywords.items())]
-        above = "\n\n\n".join(source_of(*part) for part in parts)
-        given = ", ".join(f"{name}={name}" for name in function.keywords)
-        return f"{above}\n\n\ndef {as_name}(*args):\n    return {function.func.__name__}(*args, {given})"
-    module = inspect.getmodule(function)
-    tree = ast.parse(inspect.getsource(module))
-    helpers = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
-    line = function.__code__.co_firstlineno
-    kinds = (ast.Lambda, ast.FunctionDef)
-    node = next(node for node in ast.walk(tree) if isinstance(node, kinds) and node.lineno == line)
-    needed, waiting = {}, [node]
+def source_of(answer, as_name):
+    """Return Python that defines a function or class of an exercise's module under another name, with what it needs."""
+    if isinstance(answer, partial):
+        parts = [(answer.func, answer.func.__name__), *((value, name) for name, value in answer.keywords.items())]
+        above = "\n\n\n".join(source_of(*part) for part in parts if callable(part[0]))
+        given = [f"{name}={name if callable(value) else repr(value)}" for name, value in answer.keywords.items()]
+        return f"{above}\n\n\ndef {as_name}(*args):\n    return {answer.func.__name__}(*args, {', '.join(given)})"
+    if isinstance(answer, type):
+        return _source_of_class(answer, as_name)
+    tree = ast.parse(inspect.getsource(inspect.getmodule(answer)))
+    node = _node_of(answer, tree)
+    above = _needed(tree, [node])
+    if isinstance(node, ast.Lambda):
+        return f"{above}{as_name} = {ast.unparse(node)}"
+    return above + re.sub(r"^def \w+", f"def {as_name}", ast.unparse(node))
+
+
+def _source_of_class(answer, as_name):
+    """Return the source of a class that changes some methods of a class of the exercise's module, its only base."""
+    functions = {name: value for name, value in vars(answer).items() if inspect.isfunction(value)}
+    (base,) = answer.__bases__
+    tree = ast.parse(inspect.getsource(inspect.getmodule(next(iter(functions.values())))))
+    nodes = {name: _node_of(function, tree) for name, function in functions.items()}
+    lines = []
+    for name, node in nodes.items():
+        text = ast.unparse(node)
+        lines.append(f"{name} = {text}" if isinstance(node, ast.Lambda) else re.sub(r"^def \w+", f"def {name}", text))
+    body = textwrap.indent("\n\n".join(lines), "    ")
+    return f"{_needed(tree, [ast.Name(base.__name__), *nodes.values()])}class {as_name}({base.__name__}):\n{body}"
+
+
+def _node_of(function, tree):
+    kinds, line = (ast.Lambda, ast.FunctionDef), function.__code__.co_firstlineno
+    return next(node for node in ast.walk(tree) if isinstance(node, kinds) and node.lineno == line)
+
+
+def _needed(tree, nodes):
+    """Return the source of the functions and classes of a module that some of its nodes use, the most basic first."""
+    helpers = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    needed, waiting = {}, list(nodes)
     while waiting:
         for part in ast.walk(waiting.pop()):
             if isinstance(part, ast.Name) and part.id in helpers and part.id not in needed:
                 needed[part.id] = helpers[part.id]
                 waiting.append(helpers[part.id])
-    above = "".join(f"{ast.unparse(helper)}\n\n\n" for helper in reversed(needed.values()))
-    if isinstance(node, ast.Lambda):
-        return f"{above}{as_name} = {ast.unparse(node)}"
-    return above + re.sub(r"^def \w+", f"def {as_name}", ast.unparse(node))
+    return "".join(f"{ast.unparse(helper)}\n\n\n" for helper in reversed(needed.values()))
 
 
 def _as_written(answer):

@@ -218,6 +218,7 @@ def _warm_up(shell):
     """Do once, here, what every notebook would do for the first time: load modules, fonts, the parser's tables."""
     for array in (np.zeros(1), torch.zeros(1)):
         array_namespace(array)
+    torch.tanh(torch.ones(1, 1) + torch.ones(1, 1) @ torch.ones(1, 1))  # for such PyTorch once looks at /proc
     with capture_output():
         shell.run_cell("'warm'", store_history=False)
     for layout in (None, "constrained"):
@@ -312,7 +313,8 @@ def _probe(shell, grader, answer, probe, forbidden, seconds):
     probe = getattr(probes, probe)
     with captured() as printed, attempting(probe, found, tuple(forbidden), seconds) as attempt:
         while (arguments := wire.receive(grader)) is not None:
-            came = dict(vars(attempt(arguments)))  # asdict would copy, which a tensor with a graph refuses
+            # asdict would copy, which a tensor with a graph refuses, and take a `Described` apart
+            came = dict(vars(attempt(arguments)))
             came |= {name: list(came[name]) for name in ("details", "changed")}
             try:
                 wire.send(grader, came)

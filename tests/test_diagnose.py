@@ -122,6 +122,76 @@ ON_NO_LIST = {
         lambda D, H, C: 4 * (H * D + H * H + H),
     ],
 }
+
+
+def cell(forward, **more):
+    return type("RNNCell", (exercises.find("rnn-cell").reference,), {"forward": forward, **more})
+
+
+def layer(forward):
+    return type("RNNLayer", (exercises.find("rnn-layer").reference,), {"forward": forward})
+
+
+def stack(forward):
+    return type("StackedRNN", (exercises.find("stacked-rnn").reference,), {"forward": forward})
+
+
+def sum_of(self, x, h):
+    return x @ self.W_xh.T + h @ self.W_hh.T + self.b_h
+
+
+def run_over(self, x, h, carry=lambda old, new: new):
+    h, found = x.new_zeros(len(x), len(self.cell.weight_hh)) if h is None else h, []
+    for x_t in x.unbind(1):
+        new = self.cell(x_t, h)
+        found.append(new)
+        h = carry(h, new)
+    return torch.stack(found, 1), found[-1]
+
+
+def draw_into(W_xh, W_hh, b_h, gain, generator, bound):
+    with torch.no_grad():
+        for W in (W_xh, W_hh):
+            W.uniform_(-bound(W, gain), bound(W, gain), generator=generator)
+        b_h.zero_()
+
+
+ON_NO_LIST |= {
+    "rnn-cell": [
+        cell(lambda self, x, h: torch.sin(sum_of(self, x, h))),
+        cell(lambda self, x, h: -torch.tanh(sum_of(self, x, h))),
+        cell(lambda self, x, h: torch.tanh(sum_of(self, x, h) - 2 * self.b_h)),
+        cell(lambda self, x, h: torch.tanh(sum_of(self, x, h)).float()),
+        cell(lambda self, x, h: torch.tanh(x @ self.W_xh.detach().T + h @ self.W_hh.T + self.b_h)),
+        cell(lambda self, x, h: torch.nn.functional.dropout(torch.tanh(sum_of(self, x, h)))),
+        cell(lambda self, x, h: (torch.tanh(sum_of(self, x, h)), h)),
+        cell(lambda self, x, h: h.add_(torch.tanh(sum_of(self, x, h)))),
+        cell(lambda self, x, h: undefined_name),  # noqa: F821
+    ],
+    "rnn-layer": [
+        layer(lambda self, x, h0=None: run_over(self, x, h0, lambda old, new: (old + new) / 2)),
+        layer(lambda self, x, h0=None: run_over(self, 2 * x, h0)),
+        layer(lambda self, x, h0=None: run_over(self, x, h0)[0]),
+        layer(lambda self, x, h0=None: run_over(self, x.detach(), h0)),
+        layer(lambda self, x, h0=None: run_over(self, x, None if h0 is None else -h0)),
+    ],
+    "stacked-rnn": [
+        stack(lambda self, x: self.readout(self.layers[0](x)[0]) * 2),
+        stack(lambda self, x: self.readout(torch.nn.functional.dropout(self.layers[0](x)[0], 0.5))),
+        stack(lambda self, x: self.readout(self.layers[-1](x)[0])[..., :1]),
+    ],
+    "hoisted-layer": [
+        lambda x, h0, W, U, b: torch.tanh(x @ W.T - b),
+        lambda x, h0, W, U, b: torch.stack([torch.tanh(a + h0 @ U + b) for a in (x @ W.T).unbind(1)], 1),
+        lambda x, h0, W, U, b: (x @ W.T).detach().numpy(),
+    ],
+    "xavier-weights": [
+        lambda *a: draw_into(*a, bound=lambda W, gain: gain * (12 / sum(W.shape)) ** 0.5),
+        lambda *a: draw_into(*a, bound=lambda W, gain: gain * (3 / len(W)) ** 0.5 + 0.2),
+        lambda *a: draw_into(*a[:3], a[3], a[4], bound=lambda W, gain: (6 / sum(W.shape)) ** 0.5 / gain),
+        lambda *a: {"W_xh": 1},
+    ],
+}
 OFF = [(name, answer) for name, answers in ON_NO_LIST.items() for answer in answers]
 
 

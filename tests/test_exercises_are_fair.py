@@ -8,13 +8,15 @@ import pytest
 import torch
 
 import rnncore
-from autograde import diagnose, exercises, guard
+from autograde import diagnose, exercises, guard, probes
 from autograde.check import verdict
+from autograde.compare import named
 
 CHECKED = [exercises.find(name) for name in exercises.checked()]
 IDS = [exercise.id for exercise in CHECKED]
 MISTAKES = [(e, name) for e in CHECKED for name in e.misconceptions]
 SEEDS = range(100)
+SLOW = (probes.module, probes.products_with_input, probes.spread)  # which build modules and run PyTorch's operations
 
 everywhere = pytest.mark.parametrize("exercise", CHECKED, ids=IDS)
 
@@ -26,7 +28,8 @@ def like(result, fill):
     if isinstance(result, tuple):
         return tuple(like(value, fill) for value in result)
     if isinstance(result, torch.Tensor):
-        return torch.from_numpy(like(result.detach().numpy(), fill))
+        made = torch.tensor([fill() for _ in range(result.numel())], dtype=result.dtype).view(result.shape)
+        return made + 0 * result  # what the right result depends on, this does, too
     if isinstance(result, np.ndarray):
         return np.array([fill() for _ in range(result.size)], dtype=result.dtype).reshape(result.shape)
     return fill()
@@ -40,13 +43,47 @@ def thoughtless(exercise):
     """Answers that know nothing but the form of a right one, and the arguments handed back."""
     rng = np.random.default_rng(1)
     fills = {"zeros": lambda: 0.0, "ones": lambda: 1.0, "a constant": lambda: 0.5, "random": rng.normal}
+    shaped = as_module if isinstance(exercise.reference, type) else as_function
     for name, fill in fills.items():
-        yield name, lambda *a, fill=fill: like(exercise.reference(*a), fill)
-    yield "everything masked", lambda *a: np.ma.masked_all_like(exercise.reference(*a))
-    yield "None", lambda *a: None
+        yield name, shaped(exercise, lambda right, *a, fill=fill: like(right(*a), fill))
+        yield f"{name}, written into the arguments", shaped(exercise, lambda right, *a, fill=fill: filled(a, fill))
+    if shaped is as_function:
+        yield "everything masked", shaped(exercise, lambda right, *a: np.ma.masked_all_like(right(*a)))
+    yield "None", shaped(exercise, lambda right, *a: None)
     yield "the stub", stub
-    for position in range(len(exercise.draw()[0].arguments)):
-        yield f"argument {position}", lambda *a, position=position: a[position] if a else None
+    yield "a stub of a method", shaped(exercise, lambda right, *a: stub())
+    arguments = exercise.draw()[0].arguments
+    for position in range(len(arguments.get("inputs", arguments))):
+        back = shaped(exercise, lambda right, *a, position=position: a[position] if len(a) > position else None)
+        yield f"argument {position}", back
+
+
+def as_function(exercise, answer):
+    """A function that does answer(the right function, *arguments); the right one gets copies, for it may fill them."""
+
+    def right(*a):
+        return exercise.reference(*(v.detach().clone() if isinstance(v, torch.Tensor) else v for v in a))
+
+    return lambda *a: answer(right, *a)
+
+
+def as_module(exercise, answer):
+    """A class with the right parameters; what forward does is answer(the right forward, *arguments)."""
+
+    class Thoughtless(exercise.reference):
+        def forward(self, *a):
+            return answer(super().forward, *a)
+
+    return Thoughtless
+
+
+def filled(arguments, fill):
+    """Fill the arrays among the arguments; return None."""
+    for a in arguments:
+        if isinstance(a, torch.Tensor):
+            a.data.copy_(like(a.detach(), fill))
+        elif isinstance(a, np.ndarray):
+            a[...] = fill()
 
 
 @everywhere
@@ -59,9 +96,8 @@ def test_the_reference_passes_for_every_seed(exercise):
 @pytest.mark.parametrize(("exercise", "name"), MISTAKES, ids=[f"{e.id}: {name}" for e, name in MISTAKES])
 def test_a_misconception_loses_points_and_alike_for_every_seed(exercise, name, monkeypatch):
     monkeypatch.setattr(diagnose, "misconceptions_of", lambda *a: [])  # the slow part, and tested by itself
-    scores = {
-        verdict(exercise, exercise.misconceptions[name].implementation, seed, trusted=True).score for seed in SEEDS
-    }
+    wrong, seeds = exercise.misconceptions[name].implementation, SEEDS[:10] if exercise.probe in SLOW else SEEDS
+    scores = {verdict(exercise, wrong, seed, trusted=True).score for seed in seeds}
     assert len(scores) == 1
     assert scores.pop() < exercise.points
 
@@ -83,7 +119,8 @@ def test_labels_and_number_of_cases_do_not_depend_on_the_seed(exercise):
 @everywhere
 def test_the_same_seed_draws_the_same_cases_and_another_seed_others(exercise):
     def drawn(seed):
-        return [np.asarray(v).tobytes() for case in exercise.draw(seed) for v in case.arguments.values()]
+        given = [named(case.arguments).items() for case in exercise.draw(seed)]
+        return [(name, repr(v)) for case in given for name, v in case]
 
     assert drawn(3) == drawn(3)
     assert drawn(3) != drawn(4) or not exercise.draw()[0].arguments

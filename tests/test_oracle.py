@@ -30,13 +30,14 @@ from attacks import (
     STOP,
     VICTIM,
     WRONG,
+    about,
     double_checks,
     edit_checks,
     handed_in,
     leaked,
     tag_checks,
 )  # fmt: skip
-from nbformat.v4 import new_markdown_cell, new_raw_cell
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_raw_cell
 from nbgrader.preprocessors import CheckCellMetadata, ClearOutput, DeduplicateIds
 
 from autograde import classroom, exercises, grader, notebook, results
@@ -86,6 +87,28 @@ def test_every_misconception_scores_and_reads_as_in_the_notebook(box, name):
         outside = found.verdicts[f"{name}-check"]
         assert outside.score == inside.score < exercise.points, mistake
         assert f"when {mistake}." in str(outside)
+
+
+def test_classes_are_graded_outside_as_in_the_notebook(box):
+    from autograde.check import verdict  # noqa: PLC0415, beside what it is compared with
+    from autograde.sample import source_of  # noqa: PLC0415
+
+    answers = {"rnn-cell": "RNNCell", "rnn-layer": "RNNLayer", "stacked-rnn": "StackedRNN"}
+    answers |= {"hoisted-layer": "hoisted_layer", "xavier-weights": "init_weights"}
+    for number in (0, 3, -2):
+        mistakes = {name: list(exercises.find(name).misconceptions.items())[number] for name in answers}
+        cells = [new_code_cell("import numpy as np\nimport torch", id="imports")]
+        for name, answer in answers.items():
+            text = source_of(mistakes[name][1].implementation, answer)
+            cells.append(new_code_cell(text, id=name, metadata=about(name, solution=True)))
+            tested = about(f"{name}-check", grade=True, locked=True, points=exercises.find(name).points)
+            cells.append(new_code_cell(f'check("{name}", {answer})', id=f"{name}-check", metadata=tested))
+        nb = nbformat.v4.new_notebook(cells=cells)
+        found = grader.grade(notebook.sanitised(nb, nb), nb, box, SEED).verdicts
+        for name, (mistake, wrong) in mistakes.items():
+            inside = verdict(exercises.find(name), wrong.implementation, SEED, trusted=True)
+            assert found[f"{name}-check"].score == inside.score < inside.points, mistake
+            assert found[f"{name}-check"].named == (mistake,), str(found[f"{name}-check"])
 
 
 def test_what_a_cell_shows_is_kept_as_text_and_pictures(box):
