@@ -69,11 +69,11 @@ def use_style():
         set_matplotlib_formats("svg", bbox_inches=None, metadata={"Date": None})
 
 
-def draw_states(hs, ax=None, limit=None, label="state $h_t$"):
+def draw_states(hs, ax=None, limit=None, label="state $h_t$", low=-1):
     """Draw the states of one sequence as a heat map: time to the right, one row a unit. Returns the axes.
 
     hs (T, H) holds h_1 ... h_T; the colours run from -limit to limit, by default the largest magnitude in hs;
-    label says what they stand for.
+    label says what they stand for. With low = 0 the colours' bar begins at 0, for what is never negative.
     """
     hs = np.asarray(hs)
     T, H = hs.shape
@@ -86,6 +86,7 @@ def draw_states(hs, ax=None, limit=None, label="state $h_t$"):
     ax.spines[:].set_visible(False)
     bar = ax.figure.colorbar(image, ax=ax, pad=0.02, label=label)
     bar.outline.set_visible(False)
+    bar.ax.set_ylim(low * limit, limit)
     return ax
 
 
@@ -334,7 +335,7 @@ def heat(hs, says, xlabel="time step t", ylabel="hidden unit", label="state", li
     """Return a picture for `movable`: a heat map of hs (T, H), time to the right, one row a unit.
 
     says is the sentence that tells what it shows. The colours run from -limit to limit, by default the largest
-    magnitude in all combinations. NaN leaves a cell empty.
+    magnitude in all combinations, or from 0 where no value is negative. NaN leaves a cell empty.
     """
     hs = _array("heat: hs", hs, 2)
     if limit is not None and not 0 < limit < math.inf:
@@ -449,8 +450,10 @@ def _data(pictures):
         largest = float(np.nanmax(np.abs(values))) or 1.0
         step = _round_step(largest / 127)
         cells = np.where(np.isnan(values), NO_VALUE, np.rint(values / step)).astype(np.int8)
-        limit = frame["limit"] or largest
-        return frame | {"limit": limit, "step": step, "cells": base64.b64encode(cells.tobytes()).decode()}
+        unit = 10.0 ** (math.floor(math.log10(largest)) - 1)  # two digits, which find room beside the colours
+        limit = frame["limit"] or float(f"{math.ceil(largest / unit - 1e-9) * unit:.2g}")
+        low = -1 if np.nanmin(values) < 0 else 0
+        return frame | {"limit": limit, "low": low, "step": step, "cells": base64.b64encode(cells.tobytes()).decode()}
     rounded = [[[None if np.isnan(v) else float(f"{v:.3g}") for v in line] for line in one] for one in values]
     return frame | {"lines": rounded, "ylim": frame["ylim"] or _range(values, frame["log"])}
 
@@ -480,7 +483,7 @@ def _drawn(data, values):
         figure = Figure()
         ax = figure.subplots()
         if data["form"] == "heat":
-            draw_states(values, ax, data["limit"], data["labels"][2])
+            draw_states(values, ax, data["limit"], data["labels"][2], data["low"])
         else:
             for name, line in zip(data["names"], values, strict=True):
                 ax.plot(data["x"], np.where(line > 0, line, np.nan) if data["log"] else line, label=name)

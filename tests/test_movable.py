@@ -65,6 +65,14 @@ def heat_map():
 
 
 @pytest.fixture(scope="module")
+def sizes():
+    return rnnplot.movable(
+        lambda a: rnnplot.heat([[a, 0.0, 0.4]], "Three norms.", label="norm"),
+        a=rnnplot.slider("a", [0.2, 0.917], start=0.2),
+    )
+
+
+@pytest.fixture(scope="module")
 def line_chart():
     rho = rnnplot.slider("factor ρ", RHOS, start=0.9)
     return rnnplot.movable(log_lines, rho=rho, start=rnnplot.menu("start", list(STARTS), start="zero"))
@@ -287,14 +295,14 @@ def test_no_text_of_a_figure_becomes_markup():
 
 
 @pytest.fixture
-def visit(browser, tmp_path, heat_map, line_chart):
-    """Return a function that opens a page with both figures from its file."""
+def visit(browser, tmp_path, heat_map, line_chart, sizes):
+    """Return a function that opens a page with the figures from its file."""
     contexts = []
     for path in (manuscript.ROOT / "_static" / "recurrence.css", pages.STATIC / "movable.js"):
         shutil.copy(path, tmp_path)
     boxes = [
         f"<figure>{movable.html(moved.data, figures.inline(moved.svg, name, f'The start of {name}.'), name)}</figure>"
-        for name, moved in (("heat", heat_map), ("lines", line_chart))
+        for name, moved in (("heat", heat_map), ("lines", line_chart), ("sizes", sizes))
     ]
 
     def open_page(width=1280, mode="light", script=True, **options):
@@ -439,6 +447,18 @@ def test_the_drawing_has_the_colours_of_the_picture(visit):
     assert strokes == list(rnnplot.COLOURS[:3])
 
 
+def test_the_colours_begin_at_zero_where_nothing_is_negative_and_end_at_two_digits(visit, heat_map, sizes):
+    assert heat_map.data["low"] == -1 and {sizes.data["low"], sizes.data["limit"]} == {0, 0.92}
+    assert "−" not in re.sub(r"<style.*?</style>", "", sizes.svg, flags=re.S)
+    page = visit()
+    labels = parts(page, "sizes")[0].locator("text").all_text_contents()
+    assert labels[:3] == ["0.92", "0", "norm"], "no label where the word for the colours stands"
+    nothing, *_ = colours = cells(page, "sizes")  # in the order of the values
+    bar = colours[-64:]
+    assert np.abs(bar[-1] - nothing).max() < 10, "the lowest colour is that of 0"
+    assert np.abs(bar[0] - cells(page, "heat")[-64]).max() < 10, "the highest is the scale's end"
+
+
 def test_in_dark_mode_the_scale_runs_over_a_dark_zero_to_the_same_ends(visit):
     page, seen = visit(), {}
     for mode in ("light", "dark"):
@@ -449,9 +469,9 @@ def test_in_dark_mode_the_scale_runs_over_a_dark_zero_to_the_same_ends(visit):
     assert light[31:33].min() > 230 and dark[31:33].max() < 60
 
 
-def cells(page):
-    """Return the colours of the heat map's cells and of the bar beside it, red, green and blue from 0 to 255."""
-    fills = parts(page, "heat")[0].locator(".cell").evaluate_all("all => all.map(e => getComputedStyle(e).fill)")
+def cells(page, name="heat"):
+    """Return the colours of a heat map's cells and of the bar beside it, red, green and blue from 0 to 255."""
+    fills = parts(page, name)[0].locator(".cell").evaluate_all("all => all.map(e => getComputedStyle(e).fill)")
     return np.array([[255 * float(share) for share in re.findall(r"[\d.]+", fill)[:3]] for fill in fills])
 
 
@@ -535,6 +555,6 @@ def test_axe_finds_no_barrier_and_everything_has_a_name(visit, width, mode):
     assert [f"{rule['id']}: {node['html'][:120]}" for rule in found for node in rule["nodes"]] == []
     for role, name in (("slider", "input scale"), ("slider", "spectral radius ρ"), ("combobox", "start")):
         assert page.get_by_role(role, name=name).count() == 1
-    assert page.get_by_role("slider", name="Cursor in the figure").count() == 2
+    assert page.get_by_role("slider", name="Cursor in the figure").count() == 3
     assert page.get_by_role("img", name="The start of heat.").count() == 1
     assert page.locator("output").first.evaluate("e => e.computedRole ?? 'status'") == "status"

@@ -85,11 +85,11 @@
           }
         }
         const strip = (bottom - top) / 64;
-        const side = Array.from({ length: 64 }, (_, k) => [1 - (2 * k + 1) / 64, `M${right + 12} ${top + k * strip}h12v${strip}h-12z`]);
+        const side = Array.from({ length: 64 }, (_, k) => [1 - ((1 - data.low) * (k + 0.5)) / 64, `M${right + 12} ${top + k * strip}h12v${strip}h-12z`]);
         const cells = [...Object.entries(paths).map(([value, d]) => [(value * data.step) / data.limit, d]), ...side];
         return [area, [
           ...cells.map(([share, d]) => svg("path", { class: "cell", d, style: mix(data.scale, share) })),
-          ...[data.limit, 0, -data.limit].map((value, k) => text(right + 28, top + 9 + (k * (bottom - top - 9)) / 2, say(value))),
+          ...[...new Set([1, 0, data.low])].map((share) => text(right + 28, top + 9 + ((1 - share) / (1 - data.low)) * (bottom - top - 9), say(share * data.limit))),
           text(width - 3, (top + bottom) / 2, label, "middle", -90),
           ...axes(
             area,
