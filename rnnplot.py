@@ -180,7 +180,7 @@ def draw_record(result, names):
     for node in parameters:
         _boxed(ax, place[node], texts[id(node.variable)], colours[node], 12)
     for t, node in enumerate(sorted((n for n in operations if _operation(n) == "Tanh"), key=column.get), start=1):
-        ax.text(column[node], -0.62, f"$h_{t}$", ha="center", va="center", fontsize=12, color=BLUE)
+        ax.text(column[node], -0.62, f"$h_{t}$", ha="center", va="center", fontsize=12)
     for node in operations:
         word = WORDS.get(_operation(node), _operation(node))
         _boxed(ax, place[node], word, BLUE if word == "tanh" else INK, 10)
