@@ -87,7 +87,7 @@ def uses(answer, names):
     if not names:
         return "", ()
     try:
-        return _uses(answer, dict(_things(names))) if names else ("", ())
+        return _uses(answer, dict(_things(names)))
     except Exception:  # an object made to confuse: it is watched all the same
         return "", ()
 
