@@ -102,7 +102,7 @@ def _built(implementation, sizes, weights):
                 + ", ".join(f"{size} = {number}" for size, number in sizes.items())
             )
     if unknown := sorted(set(parameters) - set(weights)):
-        raise Unusable(f"The module has the parameter {unknown[0]}, too; expected {', '.join(weights)} and no other")
+        raise Unusable(f"The module has the parameter {unknown[0]}, too; expected {_some(weights)} and no other")
     built.to(next(iter(weights.values())).dtype)
     with torch.no_grad():
         for name, value in weights.items():
@@ -124,7 +124,14 @@ def _not_a_parameter(built, name, parameters):
         )
     if isinstance(there, torch.Tensor) and not rest:
         return f"`self.{first}` is a tensor and no parameter: no optimiser would find it"
-    return f"The module has no parameter {name}; its parameters are {', '.join(parameters) or 'none'}"
+    return f"The module has no parameter {name}; its parameters are {_some(parameters) or 'none'}"
+
+
+def _some(names, most=5):
+    """List names, the first few of many."""
+    names = list(names)
+    rest = f" and {len(names) - most + 1} more" if len(names) > most else ""
+    return ", ".join(names[: most - 1] if rest else names) + rest
 
 
 def _gradients(outputs, upstream, wanted):
@@ -147,35 +154,51 @@ def _gradients(outputs, upstream, wanted):
 def products_with_input(implementation, arguments):
     """Call a function of tensors, among them W_xh; return {"output hs": ..., "number of operations with W_xh": ...}.
 
-    Operations are those that compute with its numbers, not views and copies. The count is taken beside the answer and
-    could be forged there; the states could not.
+    Operations are those that bring its numbers together with numbers of x or h0. The count is taken beside the answer
+    and could be forged there; the states could not.
     """
-    with _Uses(arguments["W_xh"]) as uses:
+    with _Uses(arguments["W_xh"], (arguments["x"], arguments["h0"])) as uses:
         hs = implementation(*arguments.values())
     return {"output hs": hs, "number of operations with W_xh": uses.count}
 
 
 class _Uses(TorchFunctionMode):
-    """Counts the operations that compute with a tensor's numbers; making views and copies of it is no use."""
+    """Counts the operations that bring a weight together with data; what is made of weights alone is weight still."""
 
-    def __init__(self, tensor):
+    def __init__(self, weight, data):
         super().__init__()
-        self.count, self._size = 0, tensor.numel()
-        self._kept = [tensor]  # so that no other tensor can take the place of a copy in memory
+        self.count = 0
+        self._weights, self._data = {}, {}  # by place in memory; the tensors are kept, so that none is given away anew
+        self._note(self._weights, [weight])
+        self._note(self._data, data)
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))
-        given = _tensors((args, kwargs))
-        if any(map(self._is_known, given)) and not all(map(self._is_known, made := _tensors(result))):
-            if len(given) == len(made) == 1 and made[0].numel() == self._size:
-                self._kept.append(made[0])
-            else:
-                self.count += 1
+        given, made = _tensors((args, kwargs)), _tensors(result)
+        name = getattr(function, "__name__", "")
+        if name == "__setitem__":  # it writes, and returns nothing
+            made = given[:1]
+        if not made or name.startswith("new_") or name.endswith("_like"):  # these take a form, no numbers
+            return result
+        weight, data = (any(_place(each) in known for each in given) for known in (self._weights, self._data))
+        if weight and data and not all(_place(each) in self._weights for each in made):
+            self.count += 1
+        if data:
+            self._note(self._data, [each for each in made if _place(each) not in self._weights])
+        elif weight:
+            self._note(self._weights, made)
         return result
 
-    def _is_known(self, tensor):
-        place = tensor.untyped_storage().data_ptr()
-        return any(kept.untyped_storage().data_ptr() == place for kept in self._kept)
+    @staticmethod
+    def _note(known, tensors):
+        known.update((_place(each), each) for each in tensors)
+
+
+def _place(tensor):
+    """Return where a tensor's numbers lie; a view's lie where those of the whole do."""
+    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):  # inside vmap
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return tensor.untyped_storage().data_ptr()
 
 
 def _tensors(values):

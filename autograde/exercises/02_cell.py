@@ -1,6 +1,6 @@
 """Chapter 2: the step as a module, the loop over time, a stack of layers, the hoisted projection, Xavier's weights."""
 
-from functools import partial
+from functools import partial, partialmethod
 
 import numpy as np
 import torch
@@ -233,6 +233,15 @@ def _overwritten(self, x, h0=None):
     return torch.stack(found, 1), h
 
 
+def _read_back(self, x, h0=None, with_h0=False):
+    """Keep the states in one tensor, and take the state before from it."""
+    h = self.start(x, h0)
+    hs = torch.cat([h[:, None], x.new_zeros(*x.shape[:2], h.shape[1])], 1)
+    for t, x_t in enumerate(self.inputs(x)):
+        hs[:, t + 1] = self.cell(x_t, hs[:, t] if t or with_h0 else h)
+    return hs[:, 1:], hs[:, -1]
+
+
 def _late(found, h0):
     """Return the states one step late: h_0 first, or zeros where there is none, and the last missing."""
     first = torch.zeros_like(found[0]) if h0 is None else h0
@@ -343,6 +352,24 @@ LAYER = Exercise(
             _layer(forward=_written_over),
             "Writing into a tensor changes every place that holds it: hs shows the last state T times, and the "
             "caller's h_0 is lost. Give the new state its own name.",
+        ),
+        "the state before is read back from the tensor into which the states are written": M(
+            _layer(forward=_read_back),
+            "The states are right. But every write into hs changes the tensor that the step before needs for its "
+            "gradient. Collect the states, and join them at the end.",
+        ),
+        "h_0 and the states are written into one tensor and read back from it": M(
+            _layer(forward=partialmethod(_read_back, with_h0=True)),
+            "The states are right. But every write into the tensor changes what an earlier step needs for its "
+            "gradient. Collect the states, and join them at the end.",
+        ),
+        "hs is made in float32, whatever x is": M(
+            _layer(result=lambda self, found, h0: (torch.stack(found, 1).float(), found[-1])),
+            "torch.zeros and torch.empty make float32 on the CPU. Make new tensors beside x.",
+        ),
+        "forward returns after the first step": M(
+            _layer(result=lambda self, found, h0: (found[0][:, None], found[0])),
+            "Python leaves a function at the first return that it comes to. How far in does that line stand?",
         ),
         "h_0 is overwritten": M(
             _layer(forward=_overwritten),
@@ -490,6 +517,10 @@ STACK = Exercise(
             _stack(run=lambda self, layer, found: found[-1] + layer(found[-1])[0]),
             "In a plain stack a layer's states replace what it read.",
         ),
+        "every step begins with zeros": M(
+            _stack(run=lambda self, layer, found: torch.cat([layer(x_t)[0] for x_t in found[-1].split(1, 1)], 1)),
+            "A layer called anew for every step knows nothing of the step before. What runs over time by itself?",
+        ),
         "tanh is applied between the layers": M(
             _stack(run=lambda self, layer, found: layer(found[-1])[0].tanh()),
             "The layers' states have been through tanh already.",
@@ -547,6 +578,14 @@ def _loop(from_x, h0, W_hh, carry=lambda old, new: new, activate=torch.tanh):
         new = activate(a + torch.nn.functional.linear(h, W_hh))
         found.append(new)
         h = carry(h, new)
+    return torch.stack(found, 1)
+
+
+def _written_over_h0(x, h0, W_xh, W_hh, b_h):
+    found = []
+    for a in torch.nn.functional.linear(x, W_xh, b_h).unbind(1):
+        h0[:] = torch.tanh(a + h0 @ W_hh.T)
+        found.append(h0)
     return torch.stack(found, 1)
 
 
@@ -633,6 +672,21 @@ HOISTED = Exercise(
         "h_0 is part of the result": M(
             lambda x, h0, *a: torch.cat([h0[:, None], _hoisted(x, h0, *a)], 1),
             "The states are h_1 to h_T, as many as there are inputs; h_0 is given, not computed.",
+        ),
+        "h_0 is first in the result and h_T is missing": M(
+            lambda x, h0, *a: torch.cat([h0[:, None], _hoisted(x, h0, *a)[:, :-1]], 1),
+            "Do you keep the state from before the step, or from after it?",
+        ),
+        "the axes B and T are exchanged by reshape": M(
+            lambda x, h0, W_xh, W_hh, b_h: _loop(
+                (x.flatten(0, 1) @ W_xh.T + b_h).view(x.shape[1], len(x), -1).transpose(0, 1), h0, W_hh
+            ),
+            "reshape and view keep the numbers in their order and deal them out anew; they exchange no axes.",
+        ),
+        "the tensor of h_0 is used for all steps": M(
+            _written_over_h0,
+            "Writing into a tensor changes every place that holds it: the result shows the last state T times, and the "
+            "caller's h_0 is lost. Give the new state its own name.",
         ),
         "only the last state is returned": M(
             lambda *a: _hoisted(*a)[:, -1],
@@ -749,6 +803,18 @@ XAVIER = Exercise(
         "the root is missing": M(
             lambda *a: _fill(*a, bound=lambda W, gain, D, H: gain * 6 / sum(W.shape)),
             "The equation gives the variance; the bound is measured like the weights themselves.",
+        ),
+        "the root is missing, or taken of the 6 alone": M(
+            lambda *a: _fill(*a, bound=lambda W, gain, D, H: gain * 6**0.5 / sum(W.shape)),
+            "How much of the fraction stands under the root?",
+        ),
+        "numbers between -1 and 1 are not scaled": M(
+            lambda *a: _fill(*a, bound=lambda W, gain, D, H: 1.0),
+            "Where does the bound come in? W * a makes a new tensor and leaves W as it was.",
+        ),
+        "H and D are exchanged, so that W_hh is drawn with the fans D and D": M(
+            lambda *a: _fill(*a, bound=lambda W, gain, D, H: gain * (6 / (D + D if W.shape == (H, H) else D + H)) ** 0.5),
+            "A matrix has the shape (numbers out, numbers in). Which of the two in W_xh's shape is H?",
         ),
         "all weights are positive": M(
             lambda *a: _fill(*a, low=0),
