@@ -95,7 +95,7 @@ def _built(implementation, sizes, weights):
         raise
     for name, value in weights.items():
         if name not in parameters:
-            raise Unusable(_not_a_parameter(built, name, parameters))
+            raise Unusable(_not_a_parameter(built, name, sorted(parameters, key=weights.__contains__)))
         if parameters[name].shape != value.shape:
             raise Unusable(
                 f"The parameter {name} has shape {tuple(parameters[name].shape)}; expected {tuple(value.shape)}, since "
@@ -227,7 +227,8 @@ def filled(implementation, arguments):
 def spread(implementation, arguments):
     """Measure what `filled` gives: sizes of the weights, times √H or H so that they are numbers near 1.
 
-    Compare with a tolerance of 0.05: with 10,000 weights or more that is over five standard deviations.
+    Compare with a tolerance of 0.05: with 10,000 weights or more that is over five standard deviations of what an
+    answer draws, where the reference's weights are spaced evenly.
     """
     weights, H = filled(implementation, arguments), arguments["H"]
     shapes = {"W_xh": (H, arguments["D"]), "W_hh": (H, H), "b_h": (H,), "again": (H, H), "other": (H, H)}

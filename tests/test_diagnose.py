@@ -32,11 +32,16 @@ def names_for(exercise, answer, seed=0):
 
 
 @pytest.mark.parametrize(("exercise", "name"), MISTAKES, ids=[f"{e.id}: {name}" for e, name in MISTAKES])
-def test_a_misconception_is_named_alone_and_with_its_advice_for_every_seed(exercise, name):
-    wrong = exercise.misconceptions[name]
+def test_a_misconception_is_named_alone_with_its_advice_and_loses_points_alike_for_every_seed(exercise, name):
+    wrong, scores = exercise.misconceptions[name], set()
     for seed in range(20):
-        assert names_for(exercise, wrong.implementation, seed) == [name]
-    text = str(verdict(exercise, wrong.implementation))
+        with captured(), np.errstate(all="ignore"):
+            found = diagnose.judge(exercise, diagnose._of_misconception(exercise, name, seed), seed)
+        assert found.named == (name,)
+        scores.add(found.score)
+    assert len(scores) == 1
+    assert scores.pop() < exercise.points
+    text = str(verdict(exercise, wrong.implementation))  # run once more
     assert f"your result is what one gets when {name}." in text
     assert wrong.advice in text
     assert exercise.section in text

@@ -138,7 +138,7 @@ MODULE = Exercise(
         (StateDetached, "The gradient of W_hh is missing"),
         (WithoutBias, "The output h[0, 0] is"),
         (WithoutBias, "your result is what one gets when the bias is not used"),
-        (Renamed, "The module has no parameter b_h; its parameters are W_xh, W_hh, bias."),
+        (Renamed, "The module has no parameter b_h; its parameters are bias, W_xh, W_hh."),
         (WithoutParameter, "`self.W_hh` is a tensor and no parameter: no optimiser would find it."),
         (InAList, "The module has no parameter W_xh; its parameters are none."),
         (Twice, "W_xh and W_hh are one and the same parameter; expected one for each."),
@@ -161,6 +161,92 @@ def test_what_is_wrong_with_a_module_is_said(answer, message):
     found = verdict(MODULE, answer)
     assert found.score < 2.0
     assert message in str(found)
+
+
+def run(from_x, h, W_hh, b_h):
+    return torch.stack([h := torch.tanh(a + h @ W_hh.T + b_h) for a in from_x.unbind(1)], 1)
+
+
+def on_reshaped_inputs(x, h0, W, U, b):
+    return run(torch.addmm(b, x.reshape(-1, x.shape[2]), W.T).view(*x.shape[:2], -1), h0, U, 0 * b)
+
+
+def after_a_look_at_the_weights(x, h0, W, U, b):
+    assert torch.isfinite(W).all()
+    return run(x @ W.to(x).T, h0, U, b)
+
+
+def with_the_bias_as_a_column(x, h0, W, U, b):
+    joined = torch.cat([W, b[:, None]], 1)
+    return run(torch.cat([x, torch.ones_like(x[..., :1])], 2) @ joined.T, h0, U, 0 * b)
+
+
+def linear(W, b):
+    made = torch.nn.Linear(W.shape[1], W.shape[0], dtype=W.dtype)
+    made.load_state_dict({"weight": W, "bias": b})
+    return made
+
+
+HOISTED = [
+    lambda x, h0, W, U, b: run(torch.einsum("btd,hd->bth", x, W), h0, U, b),
+    lambda x, h0, W, U, b: run((W @ x.mT).mT, h0, U, b),
+    lambda x, h0, W, U, b: run(torch.bmm(x, W.T.repeat(len(x), 1, 1)), h0, U, b),
+    lambda x, h0, W, U, b: run((x[:, :, None] * W).sum(-1), h0, U, b),
+    lambda x, h0, W, U, b: run(torch.matmul(x, W.T, out=x.new_empty(*x.shape[:2], len(W))), h0, U, b),
+    lambda x, h0, W, U, b: run(torch.vmap(lambda row: row @ W.T)(x), h0, U, b),
+    lambda x, h0, W, U, b: run(linear(W, b)(x), h0, U, 0 * b).detach(),
+    on_reshaped_inputs,
+    after_a_look_at_the_weights,
+    with_the_bias_as_a_column,
+]
+
+
+def joined_to_the_other_matrix(x, h, W, U, b):
+    joined = torch.cat([W, U], 1)
+    return torch.stack([h := torch.tanh(torch.cat([x_t, h], 1) @ joined.T + b) for x_t in x.unbind(1)], 1)
+
+
+def written_into_a_larger_matrix(x, h, W, U, b):
+    joined = x.new_empty(len(W), W.shape[1] + len(W))
+    joined[:, : W.shape[1]], joined[:, W.shape[1] :] = W, U
+    return torch.stack([h := torch.tanh(torch.cat([x_t, h], 1) @ joined.T + b) for x_t in x.unbind(1)], 1)
+
+
+def by_a_layer_at_every_step(x, h0, W, U, b):
+    layer = linear(W, b)
+    return run(torch.stack([layer(x_t) for x_t in x.unbind(1)], 1), h0, U, 0 * b).detach()
+
+
+STEPWISE = [
+    lambda x, h0, W, U, b: run(torch.stack([x_t @ W.data.clone().T for x_t in x.unbind(1)], 1), h0, U, b),
+    lambda x, h0, W, U, b: run(torch.stack([(x @ W.T)[:, t] for t in range(x.shape[1])], 1), h0, U, b),
+    lambda x, h0, W, U, b: run(torch.stack([torch.vmap(lambda r: W @ r)(x_t) for x_t in x.unbind(1)], 1), h0, U, b),
+    joined_to_the_other_matrix,
+    written_into_a_larger_matrix,
+    by_a_layer_at_every_step,
+]
+
+
+@pytest.mark.parametrize("answer", HOISTED)
+def test_one_product_for_all_inputs_passes_however_it_is_written(answer):
+    assert verdict(exercises.find("hoisted-layer"), answer).score == 3.0
+
+
+@pytest.mark.parametrize("answer", STEPWISE)
+def test_a_product_at_every_step_is_found_whatever_the_matrix_is_joined_to(answer):
+    found = verdict(exercises.find("hoisted-layer"), answer)
+    assert found.named == ("W_xh is used anew for every step",)
+
+
+def test_of_many_parameters_only_those_are_listed_that_say_most():
+    class Misnamed(exercises.find("stacked-rnn").reference):
+        def __init__(self, *sizes):
+            super().__init__(*sizes)
+            self.out, self.readout = self.readout, None
+
+    text = str(verdict(exercises.find("stacked-rnn"), Misnamed))
+    assert "has no parameter readout.weight; its parameters are out.weight, out.bias, layers.0.weight_ih_l0" in text
+    assert "and 6 more." in text
 
 
 def test_a_right_module_passes_gradients_and_all():

@@ -1,5 +1,6 @@
 """Chapter 2: the step as a module, the loop over time, a stack of layers, the hoisted projection, Xavier's weights."""
 
+import math
 from functools import partial, partialmethod
 
 import numpy as np
@@ -716,8 +717,14 @@ def _fill(W_xh, W_hh, b_h, gain, generator, bound=None, low=-1):
     with torch.no_grad():
         for W in (W_xh, W_hh):
             limit = (bound or _limit)(W, gain, D, H)
-            W.copy_(limit * (low + (1 - low) * torch.rand(W.shape, generator=generator)))
+            W.copy_(limit * (low + (1 - low) * _uniform(W.shape, generator)))
         b_h.zero_()
+
+
+def _uniform(shape, generator):
+    """Return numbers that lie evenly between 0 and 1, from a random start: their sizes hang on no chance."""
+    n = math.prod(shape)
+    return (torch.arange(n) / n + torch.rand(1, generator=generator)).frac_().view(shape)
 
 
 def _limit(W, gain, D, H):
@@ -813,7 +820,9 @@ XAVIER = Exercise(
             "Where does the bound come in? W * a makes a new tensor and leaves W as it was.",
         ),
         "H and D are exchanged, so that W_hh is drawn with the fans D and D": M(
-            lambda *a: _fill(*a, bound=lambda W, gain, D, H: gain * (6 / (D + D if W.shape == (H, H) else D + H)) ** 0.5),
+            lambda *a: _fill(
+                *a, bound=lambda W, gain, D, H: gain * (6 / (2 * D if W.shape == (H, H) else D + H)) ** 0.5
+            ),
             "A matrix has the shape (numbers out, numbers in). Which of the two in W_xh's shape is H?",
         ),
         "all weights are positive": M(
