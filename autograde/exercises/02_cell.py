@@ -1,7 +1,6 @@
 """Chapter 2: the step as a module, the loop over time, a stack of layers, the hoisted projection, Xavier's weights."""
 
-import math
-from functools import partial, partialmethod
+from functools import partial
 
 import numpy as np
 import torch
@@ -360,7 +359,7 @@ LAYER = Exercise(
             "gradient. Collect the states, and join them at the end.",
         ),
         "h_0 and the states are written into one tensor and read back from it": M(
-            _layer(forward=partialmethod(_read_back, with_h0=True)),
+            _layer(forward=lambda self, x, h0=None: _read_back(self, x, h0, with_h0=True)),
             "The states are right. But every write into the tensor changes what an earlier step needs for its "
             "gradient. Collect the states, and join them at the end.",
         ),
@@ -723,7 +722,7 @@ def _fill(W_xh, W_hh, b_h, gain, generator, bound=None, low=-1):
 
 def _uniform(shape, generator):
     """Return numbers that lie evenly between 0 and 1, from a random start: their sizes hang on no chance."""
-    n = math.prod(shape)
+    n = shape.numel()
     return (torch.arange(n) / n + torch.rand(1, generator=generator)).frac_().view(shape)
 
 
