@@ -117,7 +117,8 @@ def _compare_arrays(result, expected, axes, tolerance, name, place):
         return None
     first = tuple(int(i) for i in np.argwhere(wrong)[0])
     where = f" {place(first)}" if place else f"[{', '.join(map(str, first))}]" if first else ""
-    text = f"{name}{where} is {result[first]:.6g}; expected {expected[first]:.6g}"
+    digits = 6 if f"{result[first]:.6g}" != f"{expected[first]:.6g}" else 12
+    text = f"{name}{where} is {result[first]:.{digits}g}; expected {expected[first]:.{digits}g}"
     if expected.size > 1:
         text += f" ({int(wrong.sum())} of {expected.size} entries differ)"
     return Difference("value", text)

@@ -52,12 +52,10 @@ def _judge(exercise, found, seed, printed):
         outcomes[0] = Outcome(cases[0].label, cases[0].counted, problem)
     changed = [k for k, attempt in enumerate(found) if attempt.changed]
     if changed and not outcomes[changed[0]].problem:
-        names = " and ".join(found[changed[0]].changed)
-        problem = f"The numbers are right, but your code changes {names} in place: whoever called it loses their array."
+        problem = f"The numbers are right, but {_changes(found[changed[0]])}."
         outcomes[changed[0]] = Outcome(cases[changed[0]].label, cases[changed[0]].counted, problem)
     elif changed:
-        names = " and ".join(found[changed[0]].changed)
-        notes += _notes(("Besides:", f"your code changes {names} in place; whoever called it loses their array.", ()))
+        notes += _notes(("Besides:", f"{_changes(found[changed[0]])}.", ()))
     named = ()
     if any(outcome.problem for outcome in outcomes):
         first = next(k for k, outcome in enumerate(outcomes) if outcome.problem)
@@ -129,6 +127,10 @@ def _outcome(exercise, case, attempt, expected):
     return Outcome(case.label, case.counted, _sentence(difference) if difference else "")
 
 
+def _changes(attempt):
+    return f"your code changes {_and(attempt.changed)} in place: whoever called it loses their array"
+
+
 def _sentence(difference):
     return difference.text[0].upper() + difference.text[1:] + "."
 
@@ -153,8 +155,8 @@ def _numbers(exercise, case, attempt, expected):
         return []
     if sum(map(np.size, shown)) > SMALL:
         return []
-    close = came is not None and came.shape == wanted.shape and np.allclose(came, wanted, atol=1e-3)
-    digits = 8 if close else 4
+    alike = came is not None and came.shape == wanted.shape
+    digits = next((n for n, close in ((12, 1e-7), (8, 1e-3)) if alike and np.allclose(came, wanted, 0, close)), 4)
     lines = [f"{name} = {_written(value, 4)}" for name, value in passed.items()]
     lines += [f"your {what}: {_written(came, digits)}"] if came is not None and came.size <= SMALL else []
     return _notes(("The whole case:", "", (*lines, f"{'expected:':{len(what) + 6}} {_written(wanted, digits)}")))

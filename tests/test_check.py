@@ -87,6 +87,7 @@ def test_cases_that_are_not_counted_are_shown_and_bring_no_points():
         (lambda x: 2 * x + 1, "[0, 0] is 3; expected 2 (6 of 6 entries differ)"),
         (lambda x: x * np.nan, "[0, 0] is nan; expected 2"),
         (lambda x: 2 * x + [[0, 0, 0], [0, 1e-3, 0]], "[1, 1] is 2.001; expected 2 (1 of 6 entries differ)"),
+        (lambda x: 2 * x + 1e-6, "[0, 0] is 2.000001; expected 2 (6"),  # as many digits as it takes
     ],
 )
 def test_the_first_difference_is_named_type_then_shape_then_numbers(answer, message):
