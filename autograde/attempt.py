@@ -92,7 +92,8 @@ def run(probe, answer, arguments, clock):
         passed = tuple(f"{name}: {_passed(value)}" for name, value in given.items() if not isinstance(value, list))
         return Attempt(kind=type(error).__name__, problem=_raised(error), details=(*_line(error), *passed))
     before, after = named(arguments), named(given)
-    return Attempt(result, changed=tuple(name for name, value in before.items() if not _same(value, after[name])))
+    changed = (name for name, value in before.items() if name not in after or not _same(value, after[name]))
+    return Attempt(result, changed=tuple(changed))
 
 
 def _copied(value):
@@ -119,10 +120,14 @@ def _unwritten(error, answer):
 
 
 def _same(before, after):
+    if type(after) is not type(before):
+        return False
     if isinstance(before, np.ndarray):
-        return type(after) is np.ndarray and before.shape == after.shape and np.array_equal(before, after, True)
+        alike = before.shape == after.shape
+        return alike and (before.tobytes() == after.tobytes() or np.array_equal(before, after, True))
     if is_torch_array(before):
-        return before.shape == after.shape and bool(((before == after) | (before.isnan() & after.isnan())).all())
+        alike = before.shape == after.shape and before.dtype == after.dtype
+        return alike and (before.equal(after) or bool(((before == after) | (before.isnan() & after.isnan())).all()))
     if isinstance(before, dict):
         return before.keys() == after.keys() and all(_same(before[name], after[name]) for name in before)
     if isinstance(before, list | tuple):

@@ -251,29 +251,30 @@ def spread(implementation, arguments):
 
 
 def with_rnn(implementation, arguments):
-    """Make a torch.nn.RNN of given weights, with batch_first, and call a function with it and the other arguments.
-
-    Arguments that bear names of torch's, weight_ih_l0, ..., are the weights, arrays.
-    """
-    weights, others = _torch_weights(arguments)
+    """Make a torch.nn.RNN, batch first, with arguments["weights"], and call a function with it and the others."""
+    weights = arguments["weights"]
     (H, D), layers = weights["weight_ih_l0"].shape, len(weights) // 4
-    rnn = torch.nn.RNN(D, H, layers, batch_first=True, dtype=torch.float64)
-    rnn.load_state_dict(weights)
-    return _without_graph(implementation(rnn, *others))
+    return _with(torch.nn.RNN(D, H, layers, batch_first=True, dtype=torch.float64), implementation, arguments)
 
 
 def with_gru_cell(implementation, arguments):
-    """Make a torch.nn.GRUCell of the given weights, weight_ih, ..., and call a function with it and the others."""
-    weights, others = _torch_weights(arguments)
-    cell = torch.nn.GRUCell(weights["weight_ih"].shape[1], weights["weight_hh"].shape[1], dtype=torch.float64)
-    cell.load_state_dict(weights)
-    return _without_graph(implementation(cell, *others))
+    """Make a torch.nn.GRUCell with arguments["weights"], and call a function with it and the other arguments."""
+    weights = arguments["weights"]
+    D, H = weights["weight_ih"].shape[1], weights["weight_hh"].shape[1]
+    return _with(torch.nn.GRUCell(D, H, dtype=torch.float64), implementation, arguments)
 
 
-def with_weights(implementation, arguments):
-    """Call a function with the other arguments and last the weights, {torch's name: tensor}, for load_state_dict."""
-    weights, others = _torch_weights(arguments)
-    return _without_graph(implementation(*others, weights))
+def _with(layer, implementation, arguments):
+    """Call a function with a layer and the other arguments; "weights" are the layer's, {torch's name: tensor}."""
+    for name, parameter in layer.named_parameters():
+        parameter.data = arguments["weights"][name]  # shared, so that an answer that changes a weight is found out
+    others = (value for name, value in arguments.items() if name != "weights")
+    return _without_graph(implementation(layer, *others))
+
+
+def without_graph(implementation, arguments):
+    """Call a function with named values, in order, and return the tensor that it returns, without its graph."""
+    return _without_graph(implementation(*arguments.values()))
 
 
 def rnn_of_two_layers(implementation, arguments):
@@ -288,9 +289,11 @@ def rnn_of_two_layers(implementation, arguments):
     if type(made) is not torch.nn.RNN:
         kind = type(made)
         came = f"a {kind.__module__}.{kind.__name__}" if isinstance(made, torch.nn.Module) else describe(made)
+        came = "what load_state_dict returns" if kind.__name__ == "_IncompatibleKeys" else came
         raise Unusable(f"The function returns {came}; expected a torch.nn.RNN")
     D, H = x.shape[2], h0.shape[2]
-    for name, wanted in {"input_size": D, "hidden_size": H, "num_layers": 2, "bidirectional": False}.items():
+    options = {"input_size": D, "hidden_size": H, "num_layers": 2, "bidirectional": False}
+    for name, wanted in (options | ({"dropout": 0} if made.training else {})).items():
         if getattr(made, name) != wanted:
             raise Unusable(f"The network's {name} is {getattr(made, name)}; expected {wanted}")
     for name, parameter in made.named_parameters():
@@ -298,7 +301,8 @@ def rnn_of_two_layers(implementation, arguments):
         if parameter.dtype != torch.float64 or tuple(parameter.shape) != wanted:
             raise Unusable(f"{name} is {describe(parameter.data)}; expected shape {wanted}, float64")
     try:
-        output, h_n = made(x, h0)
+        with torch.no_grad():
+            output, h_n = made(x, h0)
     except RuntimeError as error:
         read = f"x of shape {tuple(x.shape)}, (B, T, D), from h_0 of shape {tuple(h0.shape)}, (2, B, H)"
         raise Unusable(f"The network cannot read {read}: {error}") from None
@@ -399,12 +403,6 @@ def _numbers(value):
     except Exception:  # rows of unequal length, a tensor that needs a gradient
         return None
     return array.astype(np.float64) if array.dtype.kind in "biuf" else None
-
-
-def _torch_weights(arguments):
-    """Return ({torch's name: weights}, [the other arguments])."""
-    weights = {n: torch.as_tensor(value) for n, value in arguments.items() if n.startswith(("weight_", "bias_"))}
-    return weights, [value for name, value in arguments.items() if name not in weights]
 
 
 def _without_graph(result):

@@ -368,7 +368,7 @@ def small_rnn(layers=1, **options):
 
 
 def weights_of(made):
-    return {name: parameter.detach().numpy() for name, parameter in made.named_parameters()}
+    return {"weights": {name: parameter.detach() for name, parameter in made.named_parameters()}}
 
 
 def test_a_layer_and_a_cell_are_made_of_the_given_weights():
@@ -383,7 +383,25 @@ def test_a_layer_and_a_cell_are_made_of_the_given_weights():
         other.load_state_dict(weights)
         return other(x)[0]
 
-    assert torch.equal(probes.with_weights(loaded, given), made(x)[0])
+    assert torch.equal(probes.without_graph(loaded, given), made(x)[0])
+
+
+def test_what_an_answer_does_to_weights_is_seen_and_what_it_never_got_is_not_listed():
+    layers, weights = exercises.find("bug-state"), exercises.find("bug-batch-first")
+
+    def drawn_anew(rnn, batches):
+        rnn.reset_parameters()
+        return layers.reference(rnn, batches)
+
+    def taken_out(x, weights_):
+        return weights.reference(x, {name: weights_.pop(name) for name in list(weights_)})
+
+    names = "weight_ih_l0, weight_hh_l0, bias_ih_l0 and bias_hh_l0"
+    for exercise, answer in ((layers, drawn_anew), (weights, taken_out)):
+        assert f"your code changes {names} in place" in str(verdict(exercise, answer))
+    raised = str(verdict(layers, lambda rnn, batches: rnn(batches.float())))
+    assert "batches: a PyTorch tensor" in raised
+    assert "NumPy" not in raised and "weight_ih_l0" not in raised
 
 
 NETWORK = Exercise(
@@ -404,6 +422,8 @@ NETWORK = Exercise(
         (lambda W: small_rnn(2, bidirectional=True), "The network's bidirectional is True; expected False."),
         (lambda W: torch.nn.RNN(3, 2, 2), "The network's input_size is 3; expected 2."),
         (lambda W: small_rnn(2, dtype=torch.float32), "weight_ih_l0 is a PyTorch tensor of shape (3, 2), float32"),
+        (lambda W: small_rnn(2, dropout=0.5), "The network's dropout is 0.5; expected 0."),
+        (lambda W: small_rnn(2).load_state_dict({}, strict=False), "returns what load_state_dict returns; expected"),
         (lambda W: small_rnn(2, batch_first=False), "The network cannot read x of shape (4, 5, 2), (B, T, D)"),
     ],
 )

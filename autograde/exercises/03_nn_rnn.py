@@ -7,7 +7,7 @@ import rnncore
 from autograde import draw
 from autograde.exercise import Case, Exercise
 from autograde.exercise import Misconception as M
-from autograde.probes import call, output_and_h_n, rnn_of_two_layers, with_gru_cell, with_rnn, with_weights
+from autograde.probes import call, output_and_h_n, rnn_of_two_layers, with_gru_cell, with_rnn, without_graph
 
 
 def tensors(arguments):
@@ -48,16 +48,16 @@ def transplant_cases(rng):
         "one unit in each layer, one step",
         {name: given[name] for name in order} | {"x": np.array([[[0.6]]]), "h0": np.array([[[0.2]], [[-0.4]]])},
     )
-    yield Case("only the biases", draw.only(arguments(2, 3, 2, 4), "b_h_l0", "b_h_l1"), term="the biases")
+    yield Case("only the biases", draw.only(arguments(2, 3, 2, 4), "b_h_l0", "b_h_l1"), term="the bias")
     yield Case(
         "only the input weights",
         draw.only(arguments(2, 3, 2, 4), "x", "W_xh_l0", "W_xh_l1"),
-        term="weights from below",
+        term="the input's term",
     )
     yield Case(
         "only the recurrent weights",
         draw.only(arguments(2, 3, 2, 4), "h0", "W_hh_l0", "W_hh_l1"),
-        term="recurrent weights",
+        term="the recurrent term",
     )
     yield Case("B, T, D and H all different", arguments(3, 5, 2, 4))
     yield Case("B = T = D = H", arguments(3, 3, 3, 3))
@@ -102,6 +102,10 @@ TRANSPLANT = Exercise(
             lambda *a: _planted(_without(a, "bias_hh")),
             "Print the names of all parameters: how many biases has each layer, and what did you do with each?",
         ),
+        "one of the two biases of layer 1 is left as PyTorch drew it": M(
+            lambda *a: _planted(_without(a, "bias_hh_l1")),
+            "Print the names of all parameters. Which of them did you not set?",
+        ),
         "no bias is set": M(
             lambda *a: _planted(_without(a, "bias")),
             "Print the names of all parameters. Which of them did you not set?",
@@ -112,7 +116,7 @@ TRANSPLANT = Exercise(
         ),
         "the network has no biases": M(
             lambda *a: _planted(_without(a, "bias"), {"bias": False}),
-            "This network has a bias in each layer.",
+            "Six arrays came; how many of them did you use?",
         ),
         "batch_first is left out": M(
             lambda *a: _planted(_named(*a), {"batch_first": False}),
@@ -123,6 +127,17 @@ TRANSPLANT = Exercise(
                 _but(a, weight_hh_l0=lambda w: w["weight_hh_l0"].T, weight_hh_l1=lambda w: w["weight_hh_l1"].T)
             ),
             "W_hh is square, so no shape tells. Whose rows belong to the new state: yours, PyTorch's, or both?",
+        ),
+        "every square matrix is transposed": M(
+            lambda *a: _planted(
+                _but(
+                    a,
+                    weight_hh_l0=lambda w: w["weight_hh_l0"].T,
+                    weight_ih_l1=lambda w: w["weight_ih_l1"].T,
+                    weight_hh_l1=lambda w: w["weight_hh_l1"].T,
+                )
+            ),
+            "Where a matrix is square, no shape tells. Whose rows belong to the new state: yours, PyTorch's, or both?",
         ),
         "every matrix is transposed": M(
             lambda *a: _planted(
@@ -235,12 +250,24 @@ LAST = Exercise(
             _at,
             "Python counts from 0: where does h_1 stand, and where the last of n states?",
         ),
+        "the step is one too late, except where the row has no such step": M(
+            lambda hs, lengths: _at(hs, lengths.clamp(max=hs.shape[1] - 1)),
+            "Python counts from 0: where does h_1 stand, and where the last of n states?",
+        ),
+        "the length is counted from the end of the row": M(
+            lambda hs, lengths: _at(hs, -lengths),
+            "A negative index counts from the right. On which side of a row is the padding?",
+        ),
         "the step is one too early": M(
             lambda hs, lengths: _at(hs, lengths - 2),
             "Python counts from 0: where does h_1 stand, and where the last of n states?",
         ),
         "every sequence is taken to be as long as the longest": M(
             lambda hs, lengths: _at(hs, lengths.max().expand(len(lengths)) - 1),
+            "Each sequence has a length of its own.",
+        ),
+        "every sequence is taken to be as long as the first": M(
+            lambda hs, lengths: _at(hs, lengths[0].expand(len(lengths)) - 1),
             "Each sequence has a length of its own.",
         ),
         "every sequence is taken to be as short as the shortest": M(
@@ -286,6 +313,10 @@ LAST = Exercise(
         "only one unit of each state is taken": M(
             lambda hs, lengths: _at(hs, lengths - 1)[:, :1],
             "gather returns as many entries as its index has: how large is yours along the last axis?",
+        ),
+        "all axes of length 1 are squeezed": M(
+            lambda hs, lengths: _at(hs, lengths - 1).squeeze(),
+            "The numbers are right. squeeze chooses axes by their length, not by what they mean.",
         ),
         "the axis of time is kept": M(
             lambda hs, lengths: _at(hs, lengths - 1)[:, None],
@@ -359,6 +390,17 @@ def _whole_rows_mirrored(x, lengths, *weights):
     """Mirror the padding too: the second pass begins with it."""
     back = _run(x.flip(1), *weights[3:]).flip(1)
     return _joined(_run(x, *weights[:3]), back, lengths)
+
+
+def _reversed_and_cut(x, lengths, *weights):
+    """Lose real steps and keep padding, in the second pass."""
+    back = _mirrored(_run(x.flip(1), *weights[3:]), lengths)
+    return _joined(_run(x, *weights[:3]), back, lengths)
+
+
+def _longest_first(x, lengths, *weights):
+    order = torch.argsort(lengths, descending=True)
+    return _both(x[order], lengths[order], *weights)
 
 
 def _padding_as_data(x, lengths, *weights):
@@ -477,6 +519,14 @@ BIDIRECTIONAL = Exercise(
             ),
             "When has each pass read everything? The two answers differ.",
         ),
+        "h_n is brought to its shape by reshape": M(
+            lambda *a: _with_h_n(_both(*a), lambda h_n: h_n.transpose(0, 1).reshape(h_n.shape)),
+            "Output is right. reshape deals numbers out in their order; it exchanges no axes.",
+        ),
+        "both results are in order of length, the longest first": M(
+            _longest_first,
+            "The states are right. Row k of the results belongs to row k of x.",
+        ),
         "both directions have the same weights": M(
             lambda x, lengths, *w: _both(x, lengths, *w[:3], *w[:3]),
             "Each direction has weights of its own. Which arguments are never used?",
@@ -488,6 +538,10 @@ BIDIRECTIONAL = Exercise(
         "the padding is reversed with the rest, so that the backward pass begins with it": M(
             _whole_rows_mirrored,
             "Without padding all is right. With it, what does the backward pass read before the last real step?",
+        ),
+        "the whole row is reversed and then cut to its length": M(
+            _reversed_and_cut,
+            "Without padding all is right. With it, where does the padding stand in the reversed row, and what is cut?",
         ),
         "the padding is read as data": M(
             _padding_as_data,
@@ -535,17 +589,17 @@ BIDIRECTIONAL = Exercise(
 
 
 def weights_of(rng, D, H, layers=1):
-    """Return the weights of a torch.nn.RNN, {torch's name: array}."""
+    """Return an argument, the weights of a torch.nn.RNN: {"weights": {torch's name: tensor}}."""
     found = {}
     for k in range(layers):
         drawn = draw.recurrent(rng, H if k else D, H)
         found |= {f"weight_ih_l{k}": drawn["W_xh"], f"weight_hh_l{k}": drawn["W_hh"]}
         found |= {f"bias_ih_l{k}": drawn["b_h"], f"bias_hh_l{k}": rng.normal(size=H)}
-    return found
+    return {"weights": tensors(found)}
 
 
 def small_weights(layers=1):
-    """Return the weights of a torch.nn.RNN of one unit in each layer, to check by hand."""
+    """Return the same for a torch.nn.RNN of one unit in each layer, to check by hand."""
     found = {}
     for k in range(layers):
         found |= {
@@ -554,7 +608,7 @@ def small_weights(layers=1):
             f"bias_ih_l{k}": [0.1],
             f"bias_hh_l{k}": [0.0],
         }
-    return {name: np.array(value) for name, value in found.items()}
+    return {"weights": {name: torch.tensor(value, dtype=torch.float64) for name, value in found.items()}}
 
 
 def batch_first_cases(rng):
@@ -595,7 +649,7 @@ BUG_BATCH_FIRST = Exercise(
     points=1,
     reference=lambda x, weights: _states_of(x.transpose(0, 1), weights).transpose(0, 1),
     cases=batch_first_cases,
-    probe=with_weights,
+    probe=without_graph,
     axes="B T H",
     section="“Two results”",
     misconceptions={
@@ -631,6 +685,16 @@ BUG_BATCH_FIRST = Exercise(
             lambda x, weights: _states_of(x.transpose(0, 1), weights)[-1],
             "The states of all steps are asked for.",
         ),
+        "only one of the two biases is used": M(
+            lambda x, weights: _states_of(
+                x.transpose(0, 1), weights | {"bias_hh_l0": torch.zeros_like(weights["bias_hh_l0"])}
+            ).transpose(0, 1),
+            "Print the names of the weights. Which of them did you not use?",
+        ),
+        "each sequence goes on from the last state of the one before": M(
+            lambda x, weights: _states_of(x.reshape(-1, 1, x.shape[2]), weights).reshape(*x.shape[:2], -1),
+            "The sequences of a batch have nothing to do with each other. With what state does each begin?",
+        ),
         "every step starts from zeros": M(
             _each_step_from_zeros,
             "The layer carries the state over the steps that it gets in one call. How many does it get?",
@@ -647,7 +711,8 @@ def cell_cases(rng):
         gates = [draw.recurrent(rng, D, H) for _ in range(3)]
         stacked = {name: np.concatenate([gate[name] for gate in gates]) for name in gates[0]}
         weights = {"weight_ih": stacked["W_xh"], "weight_hh": stacked["W_hh"], "bias_ih": stacked["b_h"]}
-        return {"x": torch.as_tensor(rng.normal(size=(T, D)))} | weights | {"bias_hh": rng.normal(size=3 * H)}
+        weights["bias_hh"] = rng.normal(size=3 * H)
+        return {"x": torch.as_tensor(rng.normal(size=(T, D))), "weights": tensors(weights)}
 
     yield Case("one step, which the program as it was found does right", arguments(1, 2, 3), counted=False)
     yield Case("two steps of one unit", arguments(2, 1, 1))
@@ -710,6 +775,10 @@ BUG_CELL = Exercise(
         "only the last state is returned": M(
             lambda cell, x: _stepped(cell, x)[-1],
             "The states of all steps are asked for.",
+        ),
+        "h_0 is among the states": M(
+            lambda cell, x: torch.cat((torch.zeros_like(_stepped(cell, x)[:1]), _stepped(cell, x))),
+            "T states are asked for, h_1 to h_T.",
         ),
         "h_0 is first and h_T is missing": M(
             _h_0_first,
@@ -798,6 +867,14 @@ BUG_H_N = Exercise(
             lambda rnn, x: rnn(x)[1][-1:],
             "The numbers are right; the result is to have the shape (B, H).",
         ),
+        "the axis of time is left over": M(
+            lambda rnn, x: rnn(x)[0][:, -1:],
+            "The numbers are right; the result is to have the shape (B, H).",
+        ),
+        "the layer is given time first": M(
+            lambda rnn, x: rnn(x.transpose(0, 1))[1][-1],
+            "The layer was made with batch_first=True. Which axis of what it gets does it take for time?",
+        ),
         "the batch comes first and both layers are still there": M(
             lambda rnn, x: rnn(x)[1].transpose(0, 1),
             "One layer's state is asked for.",
@@ -831,7 +908,9 @@ def padding_cases(rng):
         "one unit, the inputs 1, 2 and one step of padding", {"x": x, "lengths": torch.tensor([2])} | small_weights()
     )
     yield Case("B, T, D and H all different", arguments(4, 6, 2, 3, unsorted_lengths(rng, 4, 6)))
-    yield Case("no sequence fills all T steps", arguments(4, 7, 2, 3, unsorted_lengths(rng, 4, 7, longest=5)))
+    zero = arguments(4, 7, 2, 3, unsorted_lengths(rng, 4, 7, longest=5))
+    zero["x"][zero["lengths"].argmax(), 1] = 0
+    yield Case("no sequence fills all T steps, and a real input is zero", zero)
     yield Case("B = T = D = H", arguments(4, 4, 4, 4, unsorted_lengths(rng, 4, 4)))
 
 
@@ -843,6 +922,11 @@ def _mean_under_a_mask(rnn, x, lengths, real):
     """Return the mean of the states at the steps that real(t, lengths) chooses, for each sequence."""
     chosen = real(torch.arange(x.shape[1]), lengths[:, None])
     return (rnn(x)[0] * chosen[..., None]).sum(1) / chosen.sum(1, keepdim=True)
+
+
+def _mean_where_x_is_not_zero(rnn, x, lengths):
+    real = (x != 0).any(2)
+    return (rnn(x)[0] * real[..., None]).sum(1) / real.sum(1, keepdim=True)
 
 
 BUG_PADDING = Exercise(
@@ -881,6 +965,17 @@ BUG_PADDING = Exercise(
         "the mask keeps one step too many": M(
             lambda *a: _mean_under_a_mask(*a, real=lambda t, n: t <= n),
             "Python counts from 0: which indices have the n real steps?",
+        ),
+        "the mask keeps one step too many, and the sum is divided by the length": M(
+            lambda rnn, x, lengths: (
+                _mean_under_a_mask(rnn, x, lengths, real=lambda t, n: t <= n)
+                * (torch.clamp(lengths + 1, max=x.shape[1]) / lengths)[:, None]
+            ),
+            "Python counts from 0: which indices have the n real steps?",
+        ),
+        "every step at which x is zero is taken for padding": M(
+            _mean_where_x_is_not_zero,
+            "Zeros are data too. Which argument says where the padding begins?",
         ),
         "the mask leaves out the first step": M(
             lambda *a: _mean_under_a_mask(*a, real=lambda t, n: (t > 0) & (t < n) | (n == 1) & (t == 0)),
