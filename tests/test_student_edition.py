@@ -11,13 +11,13 @@ import socket
 import subprocess
 import sys
 import tarfile
+import time
 import urllib.request
 from pathlib import Path
 
 import leaks
 import nbformat
 import pytest
-import time
 
 from publish import manuscript, notebooks
 
