@@ -9,7 +9,7 @@ import torch
 
 import rnncore
 from autograde import diagnose, exercises, guard, probes
-from autograde.attempt import attempts, captured
+from autograde.attempt import attempting, captured
 from autograde.check import verdict
 from autograde.compare import named
 from autograde.diagnose import judge
@@ -101,8 +101,9 @@ def test_a_misconception_loses_points_and_alike_for_a_hundred_seeds(exercise, na
     for slow in ("misconceptions_of", "_numbers", "_first_step"):  # which say what is wrong; tested by themselves
         monkeypatch.setattr(diagnose, slow, lambda *a: [])
     wrong = exercise.misconceptions[name].implementation
-    with captured():
-        scores = {judge(exercise, attempts(exercise.probe, wrong, exercise.draw(seed)), seed).score for seed in SEEDS}
+    with captured(), attempting(exercise.probe, wrong) as attempt:
+        drawn = {seed: [attempt(case.arguments) for case in exercise.draw(seed)] for seed in SEEDS}
+        scores = {judge(exercise, [*found, found[0]], seed).score for seed, found in drawn.items()}
     assert len(scores) == 1
     assert scores.pop() < exercise.points
 

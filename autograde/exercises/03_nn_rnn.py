@@ -48,18 +48,18 @@ def transplant_cases(rng):
         "one unit in each layer, one step",
         {name: given[name] for name in order} | {"x": np.array([[[0.6]]]), "h0": np.array([[[0.2]], [[-0.4]]])},
     )
-    yield Case("only the biases", draw.only(arguments(2, 3, 2, 4), "b_h_l0", "b_h_l1"), term="the bias")
+    yield Case("only the biases", draw.only(arguments(2, 2, 3, 4), "b_h_l0", "b_h_l1"), term="the bias")
     yield Case(
         "only the input weights",
-        draw.only(arguments(2, 3, 2, 4), "x", "W_xh_l0", "W_xh_l1"),
+        draw.only(arguments(2, 2, 3, 4), "x", "W_xh_l0", "W_xh_l1"),
         term="the input's term",
     )
     yield Case(
         "only the recurrent weights",
-        draw.only(arguments(2, 3, 2, 4), "h0", "W_hh_l0", "W_hh_l1"),
+        draw.only(arguments(2, 2, 3, 4), "h0", "W_hh_l0", "W_hh_l1"),
         term="the recurrent term",
     )
-    yield Case("B, T, D and H all different", arguments(3, 5, 2, 4))
+    yield Case("B, T, D and H all different", arguments(3, 4, 2, 5))
     yield Case("B = T = D = H", arguments(3, 3, 3, 3))
 
 
@@ -813,9 +813,9 @@ def h_n_cases(rng):
 
     x = torch.tensor([[[1.0], [2.0]]], dtype=torch.float64)
     yield Case("one unit in each layer, the inputs 1, 2", {"x": x} | small_weights(layers=2))
-    yield Case("B, T, D and H all different", arguments(4, 5, 2, 3))
+    yield Case("B, T, D and H all different", arguments(5, 4, 2, 3))
     yield Case("B = T = D = H", arguments(3, 3, 3, 3))
-    yield Case("a batch of one", arguments(1, 4, 2, 3))
+    yield Case("a batch of one", arguments(1, 3, 2, 3))
 
 
 BUG_H_N = Exercise(
