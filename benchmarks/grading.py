@@ -1,6 +1,6 @@
 """Grades the same class twice, by stock nbgrader and by this project: `python benchmarks/grading.py`.
 
-The submissions are the sample class's, over and over, of the chapter as it is and of the chapter without its demos.
+The submissions are the sample class's, over and over, of each chapter as it is and of the first without its demos.
 Stock nbgrader runs as it comes, on some of them; ours grades all. Times hold the gradebook and the feedback pages, and
 ours also the start of the sandbox. Prints a table and writes grading.md beside this file.
 """
@@ -20,12 +20,11 @@ import nbformat
 from nbgrader.apps.api import NbGraderAPI
 from traitlets.config import PyFileConfigLoader
 
-from autograde import classroom, sample
+from autograde import classroom, exercises, sample
 from autograde.course import Course, quietly
 from autograde.release import ROOT, release
 
 HERE = Path(__file__).resolve().parent
-SLUG = "01_forward"
 
 
 def main(arguments):
@@ -38,22 +37,24 @@ def main(arguments):
     options = parser.parse_args(arguments)
     lines = ["| notebook | graded by | submissions | seconds each | throughput, to stock |", "|---|---|--:|--:|--:|"]
     with tempfile.TemporaryDirectory() as folder, private_memory() as peak:
-        for title, demos in ((SLUG, True), ("without its demos", False)):
+        first, *_ = chapters = exercises.chapters()
+        for slug, demos in ((first, False), *((slug, True) for slug in chapters)):
+            title = slug if demos else f"{slug} without its demos"
             place = Path(folder) / title
-            course = a_class(place / "ours", options.submissions, demos)
+            course = a_class(place / "ours", slug, options.submissions, demos)
             shutil.copytree(course.root, place / "stock")
-            by_stock = stock(place / "stock", options.stock) / options.stock
-            ours = timed(lambda: classroom.grade(course, SLUG)) / options.submissions  # noqa: B023, called at once
-            again = timed(lambda: classroom.grade(course, SLUG)) / options.submissions  # noqa: B023
+            by_stock = stock(place / "stock", slug, options.stock) / options.stock
+            ours = timed(lambda: classroom.grade(course, slug)) / options.submissions  # noqa: B023, called at once
+            again = timed(lambda: classroom.grade(course, slug)) / options.submissions  # noqa: B023
             lines += [
                 f"| {title} | stock nbgrader | {options.stock} | {by_stock:.2f} | 1.0 |",
                 f"| {title} | this project | {options.submissions} | {ours:.2f} | {by_stock / ours:.1f} |",
                 f"| {title} | this project, nothing changed | {options.submissions} | {again:.2f} | |",
             ]
         if options.many:
-            course = a_class(Path(folder) / "many", options.many)
-            each = timed(lambda: classroom.grade(course, SLUG)) / options.many
-            lines += [f"| {SLUG} | this project | {options.many} | {each:.2f} | |"]
+            course = a_class(Path(folder) / "many", first, options.many)
+            each = timed(lambda: classroom.grade(course, first)) / options.many
+            lines += [f"| {first} | this project | {options.many} | {each:.2f} | |"]
     where = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     memory = f"On {where}. A notebook's process took at most {peak[0]:.0f} MB of its own, beside what all share."
     options.out.write_text("\n".join(["<!-- written by benchmarks/grading.py -->", *lines, "", memory]) + "\n", "utf-8")
@@ -106,23 +107,23 @@ def private(process):
     return sum(int(line.split()[1]) for line in lines if line.startswith("Private_Dirty")) / 1024
 
 
-def a_class(folder, submissions, demos=True):
+def a_class(folder, slug, submissions, demos=True):
     """Return a course with so many submissions, those of the sample class over and over."""
     course, root = Course(folder), ROOT
     if not demos:
         root = Path(folder) / "project"
-        source = Path("_build") / "source" / SLUG / f"{SLUG}.ipynb"
+        source = Path("_build") / "source" / slug / f"{slug}.ipynb"
         notebook = nbformat.read(ROOT / source, as_version=4)
         notebook.cells = [cell for cell in notebook.cells if "demo" not in cell.metadata.get("tags", [])]
         (root / source).parent.mkdir(parents=True)
         nbformat.write(notebook, root / source)
-    release(course, SLUG, root)
-    sample.hand_in(course, SLUG)
+    release(course, slug, root)
+    sample.hand_in(course, slug)
     students = sorted(path for path in (course.root / "submitted").iterdir())
     for number in range(submissions):
         source = students[number % len(students)]
         shutil.copytree(source, course.root / "submitted" / f"{source.name}-{number:04d}")
-        path = course.root / "submitted" / f"{source.name}-{number:04d}" / SLUG / f"{SLUG}.ipynb"
+        path = course.root / "submitted" / f"{source.name}-{number:04d}" / slug / f"{slug}.ipynb"
         path.write_text(path.read_text("utf-8").replace('"cells": [', f'"cells": [{note(number)},', 1), "utf-8")
     for path in students:
         shutil.rmtree(path)
@@ -134,7 +135,7 @@ def note(number):
     return f'{{"cell_type": "markdown", "id": "note-{number}", "metadata": {{}}, "source": "Submission {number}."}}'
 
 
-def stock(folder, count):
+def stock(folder, slug, count):
     """Return the seconds in which nbgrader as it comes grades the first submissions and writes their feedback."""
     config = folder / "nbgrader_config.py"
     text = config.read_text("utf-8")
@@ -144,8 +145,8 @@ def stock(folder, count):
 
     def run():
         for student in students:
-            assert quietly(api.autograde, SLUG, student)["success"]
-            assert quietly(api.generate_feedback, SLUG, student)["success"]
+            assert quietly(api.autograde, slug, student)["success"]
+            assert quietly(api.generate_feedback, slug, student)["success"]
 
     return timed(run)
 

@@ -122,6 +122,7 @@ def _run(notebook, manuscript):
             kernel_name="python3",
             timeout=CELL_TIMEOUT,
             record_timing=False,
+            coalesce_streams=True,  # which pieces a text arrives in is chance
             resources={"metadata": {"path": folder}},
             on_cell_start=begin,
             on_cell_executed=lambda **_: progress.update(),

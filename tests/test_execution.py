@@ -142,9 +142,12 @@ def test_every_chapter_runs_to_the_end_with_full_points(slug):
 
 
 @pytest.mark.parametrize("slug", manuscript.slugs())
-def test_a_chapter_gives_the_same_outputs_every_time(slug, root):
+def test_a_chapter_gives_the_same_outputs_every_time_but_for_measured_times(slug, root):
     kept = execution.executed(slug)
     again = notebooks.solved(manuscript.read(manuscript.path_of(slug)))
     execution._run(again, manuscript.read(manuscript.path_of(slug)))
-    for first, second in zip(kept.cells, again.cells, strict=True):
+    pairs = [both for both in zip(kept.cells, again.cells, strict=True) if both[0].cell_type == "code"]
+    lasting = [both for both in pairs if "measured" not in both[0].metadata.get("tags", [])]
+    assert len(pairs) - 3 < len(lasting)
+    for first, second in lasting:
         assert first.get("outputs") == second.get("outputs"), first.id

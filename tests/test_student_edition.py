@@ -217,13 +217,14 @@ def answer(address, lab, log):
 
 # Test the very same files, and run beside this one.
 SAME = ["layers", "rnncore", "looking_inside", "oracle", "sandbox", "check", "diagnose", "exercises_are_fair"]
-SAME += ["set_up", "probes", "exercise", "cli", "report", "own_notebooks", "mutants"]
+SAME += ["set_up", "probes", "exercise", "cli", "report", "own_notebooks", "mutants", "movable", "nbgraders_own_tests"]
 
 
 @pytest.mark.long
 def test_make_test_passes_there_and_skips_only_what_needs_a_manuscript(edition, made, root, monkeypatch):
     same = [*root.glob("autograde/**/*.py"), root / "rnncore.py", *(root / f"tests/test_{name}.py" for name in SAME)]
-    same += [root / name for name in ("bootstrap.py", "requirements.txt", "constraints.txt", "Makefile")]
+    same += [*root.glob("publish/**/*.py"), *root.glob("publish/static/*"), *root.glob("_static/*.css")]
+    same += [root / name for name in ("rnnplot.py", "bootstrap.py", "requirements.txt", "constraints.txt", "Makefile")]
     for path in same:
         assert (edition / path.relative_to(root)).read_bytes() == path.read_bytes()
     monkeypatch.setenv("PYTEST_ADDOPTS", " ".join(f"--ignore=tests/test_{name}.py" for name in SAME))
