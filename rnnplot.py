@@ -225,20 +225,16 @@ def draw_output_and_h_n(T=4):
             face = {"facecolor": VERMILION, "alpha": 0.3} if last else {"facecolor": "none"}
             ax.add_patch(Circle((x, y), 0.3, linewidth=0, **face))
             ax.add_patch(Circle((x, y), 0.3, facecolor="none", edgecolor=VERMILION if last else INK, linewidth=1.3))
-            ends = (x + 0.32, x + 1.28) if t < T else None
-            if ends:
-                ends = ends[::-1] if direction else ends
-                ax.add_patch(FancyArrowPatch((ends[0], y), (ends[1], y), color=INK, linewidth=1.1, **style))
+            if t < T:
+                left, right = (x + 0.32, y), (x + 1.28, y)
+                start, end = (right, left) if direction else (left, right)
+                ax.add_patch(FancyArrowPatch(start, end, color=INK, linewidth=1.1, **style))
             if last:
                 name, side = f"h_n[{2 * layer + direction}]", (-1 if direction else 1)
                 where = {"ha": "right" if direction else "left", "va": "center", "family": "DejaVu Sans Mono"}
                 ax.text(x + 0.62 * side, y, name, fontsize=9, **where)
-        for bottom in (rows[0, 0], rows[1, 0]):
-            top = bottom == rows[1, 0]
-            line = (
-                {"edgecolor": BLUE, "linewidth": 2} if top else {"edgecolor": INK, "linewidth": 0.8, "linestyle": "--"}
-            )
-            frame(x - 0.34, bottom - 0.34, 0.68, 1.53, **line)
+        frame(x - 0.34, rows[0, 0] - 0.34, 0.68, 1.53, edgecolor=INK, linewidth=0.8, linestyle="--")
+        frame(x - 0.34, rows[1, 0] - 0.34, 0.68, 1.53, edgecolor=BLUE, linewidth=2)
         for low, high in ((0.25, rows[0, 0] - 0.44), (rows[0, 1] + 0.44, rows[1, 0] - 0.44)):
             ax.add_patch(FancyArrowPatch((x, low), (x, high), color=INK, linewidth=1.1, **style))
         ax.text(x, 5.2, f"output[:, {t - 1}]", ha="center", fontsize=9, family="DejaVu Sans Mono")

@@ -38,7 +38,7 @@ def verdict(exercise, answer, seed=PUBLIC_SEED, seconds=SECONDS, trusted=False):
         expect(exercise, seed)
     with captured() as printed:
         forbidden = () if trusted else exercise.forbidden
-        found = attempts(exercise.probe, answer, exercise.draw(seed), forbidden, seconds)
+        found = attempts(exercise.try_out, answer, exercise.draw(seed), forbidden, seconds)
     with captured():  # a misconception may warn
         return judge(exercise, found, seed, printed.getvalue())
 

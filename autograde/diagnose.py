@@ -100,13 +100,13 @@ def _fits(exercise, found, theirs, expected):
 @lru_cache(maxsize=128)
 def _expected(exercise, seed):
     """Return the right results; kept, because every check asks for them."""
-    return [exercise.probe(exercise.reference, case.arguments) for case in exercise.draw(seed)]
+    return [exercise.try_out(exercise.reference, case.arguments) for case in exercise.draw(seed)]
 
 
 @lru_cache(maxsize=1024)
 def _of_misconception(exercise, name, seed):
     with np.errstate(all="ignore"):
-        return attempts(exercise.probe, exercise.misconceptions[name].implementation, exercise.draw(seed))
+        return attempts(exercise.try_out, exercise.misconceptions[name].implementation, exercise.draw(seed))
 
 
 def _difference(exercise, attempt, expected, case=None):

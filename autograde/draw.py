@@ -26,5 +26,5 @@ def only(arguments, *kept):
 
 
 def tensors(arrays):
-    """Return the arrays as PyTorch tensors, float64."""
-    return {name: torch.from_numpy(array) for name, array in arrays.items()}
+    """Return arrays, or lists of numbers, as PyTorch tensors of their dtype."""
+    return {name: torch.as_tensor(array) for name, array in arrays.items()}

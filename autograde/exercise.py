@@ -14,6 +14,9 @@ PUBLIC_SEED = 0  # a notebook's checks draw their cases from this one
 class Case:
     """One set of inputs.
 
+    What stands in a dictionary is spoken of by its own name, but the answer is not said to have been given "weights",
+    which its module holds, nor what stands in a list, which only the probe reads.
+
     `label` says what is particular about it and depends on no seed. A case that an answer without thought would pass
     is shown to the student but not `counted`. Where only one term of the equation acts, `term` names it.
     """
@@ -40,9 +43,10 @@ class Exercise:
     points           what all counted cases together are worth
     reference        the right implementation
     cases            cases(rng) -> the cases, smallest first; labels and number do not depend on the generator
-    probe            probe(implementation, arguments) -> plain results: arrays, numbers, strings, dicts of these
-    inside           what runs in the student's process where `probe` could be cheated there, its result being known to
-                     everyone: what `inside` returns then stands for the answer's own result, and `probe` runs outside
+    probe            probe(implementation, arguments) -> plain results: arrays, numbers, strings, dicts of these;
+                     runs in the student's process
+    measure          measure(what `probe` returned, arguments) -> the result that is compared, found outside that
+                     process; for what could be forged there, since everyone knows how it has to come out
     axes             the result's axes, for messages: "B T H"; "" for a number; {entry: axes} for a dictionary
     result           what messages call the result
     place            place(index, arguments) -> where an entry of an array is, in words: "after 1 1 0"; None: "[0, 2]"
@@ -58,7 +62,7 @@ class Exercise:
     reference: Callable
     cases: Callable[[np.random.Generator], Iterable[Case]]
     probe: Callable[[Callable, Mapping[str, Any]], Any]
-    inside: Callable[[Callable, Mapping[str, Any]], Any] | None = None
+    measure: Callable[[Any, Mapping[str, Any]], Any] | None = None
     axes: str | Mapping[str, str] = ""
     result: str = "the result"
     place: Callable[[tuple[int, ...], Mapping[str, Any]], str] | None = None
@@ -67,6 +71,11 @@ class Exercise:
     provided: tuple[str, ...] = ()
     section: str = ""
     tolerance: float = 1e-7
+
+    def try_out(self, implementation, arguments):
+        """Return the result of an implementation on a case's arguments: what `probe` returns, measured if need be."""
+        came = self.probe(implementation, arguments)
+        return self.measure(came, arguments) if self.measure else came
 
     def draw(self, seed=PUBLIC_SEED):
         """Return the cases of a seed: the same seed gives the same cases, for ever."""

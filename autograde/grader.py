@@ -186,7 +186,7 @@ def _refused(check, reason, kind):
 def _judged(worker, check, errors, seed):
     """Let a worker run an answer on the exercise's cases, one at a time, and judge what comes."""
     exercise = check.exercise
-    if wrong := worker.probe(check.answer, (exercise.inside or exercise.probe).__name__, exercise.forbidden, SECONDS):
+    if wrong := worker.probe(check.answer, exercise.probe.__name__, exercise.forbidden, SECONDS):
         raised = errors.get(exercise.id)
         why = f" Its cell raised {raised}" if raised else " Is its cell still there?"
         missing = f"There is no {check.answer} here." + why
@@ -205,9 +205,9 @@ def _attempt(exercise, claim, case):
         details=tuple(str(line)[:500] for line in list(claim["details"])[:50]),
         changed=tuple(name for name in named(case.arguments) if name in list(claim["changed"])),
     )
-    if attempt.kind or not exercise.inside:
+    if attempt.kind or not exercise.measure:
         return attempt
-    return run(exercise.probe, lambda *_: attempt.result, case.arguments, clock=nullcontext())
+    return run(exercise.measure, attempt.result, case.arguments, clock=nullcontext())
 
 
 def modules(provided):

@@ -16,17 +16,17 @@ class Unusable(Exception):
 
 
 def call(implementation, arguments):
-    """Call a function with named values, in order, and return what it returns."""
-    return implementation(*arguments.values())
+    """Call a function with named values, in order, and return what it returns, a tensor without its graph."""
+    return _without_graph(implementation(*arguments.values()))
 
 
-def bits_of_relu_network(implementation, arguments):
-    """Build weights, run a ReLU network from h_0 = 0 on strings of bits, and return at each step if y_t > 1/2.
+def bits_of_relu_network(weights, arguments):
+    """Run a ReLU network of these weights from h_0 = 0 on strings of bits, and return at each step if y_t > 1/2.
 
-    implementation() returns a dictionary with W_xh (H, 1), W_hh (H, H), b_h (H,), W_hy (1, H) and b_y (1,), for any H.
+    weights is a dictionary with W_xh (H, 1), W_hh (H, H), b_h (H,), W_hy (1, H) and b_y (1,), for any H.
     arguments["bits"] is an array of zeros and ones, (B, T). Returns zeros and ones, (B, T).
     """
-    W_xh, W_hh, b_h, W_hy, b_y = _weights(implementation())
+    W_xh, W_hh, b_h, W_hy, b_y = _weights(weights)
     bits = arguments["bits"]
     B, T = bits.shape
     h = np.zeros((B, b_h.shape[0]))
@@ -39,7 +39,7 @@ def bits_of_relu_network(implementation, arguments):
 
 
 def weights_of_relu_network(implementation, arguments):
-    """Return the weights for `bits_of_relu_network` as plain arrays: the part that needs the student's process."""
+    """Call a function without arguments for the weights that `bits_of_relu_network` takes; return them as arrays."""
     names = ("W_xh", "W_hh", "b_h", "W_hy", "b_y")
     return dict(zip(names, _weights(implementation()), strict=True))
 
@@ -215,25 +215,23 @@ def filled(implementation, arguments):
 
     def fill(seed):
         parameters = [torch.nn.Parameter(torch.full(shape, 0.25)) for shape in ((H, D), (H, H), (H,))]
-        returned = implementation(*parameters, gain, torch.Generator().manual_seed(seed))
-        return returned, [parameter.detach().numpy() for parameter in parameters]
+        implementation(*parameters, gain, torch.Generator().manual_seed(seed))
+        return [parameter.detach().numpy() for parameter in parameters]
 
-    (returned, first), (_, again), (_, other) = fill(seed), fill(seed), fill(seed + 1)
-    if isinstance(returned, dict):  # where `spread` runs outside, what came of this is handed in
-        return returned
+    first, again, other = fill(seed), fill(seed), fill(seed + 1)
     return dict(zip(("W_xh", "W_hh", "b_h", "again", "other"), (*first, again[1], other[1]), strict=True))
 
 
-def spread(implementation, arguments):
-    """Measure what `filled` gives: sizes of the weights, times √H or H so that they are numbers near 1.
+def spread(weights, arguments):
+    """Measure what `filled` gives, a dictionary: sizes of the weights, times √H or H so that they are numbers near 1.
 
     Compare with a tolerance of 0.05: with 10,000 weights or more that is over five standard deviations of what an
     answer draws, where the reference's weights are spaced evenly.
     """
-    weights, H = filled(implementation, arguments), arguments["H"]
+    H = arguments["H"]
     shapes = {"W_xh": (H, arguments["D"]), "W_hh": (H, H), "b_h": (H,), "again": (H, H), "other": (H, H)}
     for name, shape in shapes.items():
-        array = weights.get(name)
+        array = weights.get(name) if isinstance(weights, dict) else None
         if not (isinstance(array, np.ndarray) and array.shape == shape and array.dtype.kind == "f"):
             raise Unusable(f"{name} is {describe(array)}; expected the parameter that was passed, filled in place")
     result = {}
@@ -270,11 +268,6 @@ def _with(layer, implementation, arguments):
         parameter.data = arguments["weights"][name]  # shared, so that an answer that changes a weight is found out
     others = (value for name, value in arguments.items() if name != "weights")
     return _without_graph(implementation(layer, *others))
-
-
-def without_graph(implementation, arguments):
-    """Call a function with named values, in order, and return the tensor that it returns, without its graph."""
-    return _without_graph(implementation(*arguments.values()))
 
 
 def rnn_of_two_layers(implementation, arguments):

@@ -227,6 +227,13 @@ def test_the_weights_of_a_network_are_checked_entry_by_entry():
     assert "lacks b_y" in str(check("parity-weights", lambda: lacking))
 
 
+@pytest.mark.parametrize("name", [e.id for e in map(exercises.find, exercises.checked()) if e.measure])
+def test_an_answer_that_returns_what_is_compared_earns_nothing(name):
+    exercise = exercises.find(name)
+    results = iter([exercise.try_out(exercise.reference, case.arguments) for case in exercise.draw()])
+    assert check(name, lambda *arguments: next(results)).score == 0
+
+
 def test_weights_given_as_lists_of_integers_are_right_too():
     right = {name: value.astype(int).tolist() for name, value in exercises.find("parity-weights").reference().items()}
     assert check("parity-weights", lambda: right).score == 3.0

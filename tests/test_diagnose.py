@@ -28,7 +28,7 @@ STEP, SEQUENCE = exercises.find("rnn-step"), exercises.find("rnn-sequence")
 
 def names_for(exercise, answer, seed=0):
     with captured(), np.errstate(all="ignore"):
-        return misconceptions_of(exercise, attempts(exercise.probe, answer, exercise.draw(seed)), seed)
+        return misconceptions_of(exercise, attempts(exercise.try_out, answer, exercise.draw(seed)), seed)
 
 
 @pytest.mark.parametrize(("exercise", "name"), MISTAKES, ids=[f"{e.id}: {name}" for e, name in MISTAKES])
@@ -194,7 +194,6 @@ ON_NO_LIST |= {
         lambda *a: draw_into(*a, bound=lambda W, gain: gain * (12 / sum(W.shape)) ** 0.5),
         lambda *a: draw_into(*a, bound=lambda W, gain: gain * (3 / len(W)) ** 0.5 + 0.2),
         lambda *a: draw_into(*a[:3], a[3], a[4], bound=lambda W, gain: (6 / sum(W.shape)) ** 0.5 / gain),
-        lambda *a: {"W_xh": 1},
     ],
 }
 OFF = [(name, answer) for name, answers in ON_NO_LIST.items() for answer in answers]

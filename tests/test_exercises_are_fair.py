@@ -17,7 +17,7 @@ from autograde.diagnose import judge
 CHECKED = [exercises.find(name) for name in exercises.checked()]
 IDS = [exercise.id for exercise in CHECKED]
 SEEDS = range(100)
-SLOW = (probes.module, probes.products_with_input, probes.spread)  # which build modules and run PyTorch's operations
+SLOW = (probes.module, probes.products_with_input, probes.filled)  # which build modules and run PyTorch's operations
 MISTAKES = [(e, name) for e in CHECKED if e.probe not in SLOW for name in e.misconceptions]  # test_diagnose has all
 
 everywhere = pytest.mark.parametrize("exercise", CHECKED, ids=IDS)
@@ -101,7 +101,7 @@ def test_a_misconception_loses_points_and_alike_for_a_hundred_seeds(exercise, na
     for slow in ("misconceptions_of", "_numbers", "_first_step"):  # which say what is wrong; tested by themselves
         monkeypatch.setattr(diagnose, slow, lambda *a: [])
     wrong = exercise.misconceptions[name].implementation
-    with captured(), attempting(exercise.probe, wrong) as attempt:
+    with captured(), attempting(exercise.try_out, wrong) as attempt:
         drawn = {seed: [attempt(case.arguments) for case in exercise.draw(seed)] for seed in SEEDS}
         scores = {judge(exercise, [*found, found[0]], seed).score for seed, found in drawn.items()}
     assert len(scores) == 1

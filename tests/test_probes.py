@@ -383,7 +383,7 @@ def test_a_layer_and_a_cell_are_made_of_the_given_weights():
         other.load_state_dict(weights)
         return other(x)[0]
 
-    assert torch.equal(probes.without_graph(loaded, given), made(x)[0])
+    assert torch.equal(probes.call(loaded, given), made(x)[0])
 
 
 def test_what_an_answer_does_to_weights_is_seen_and_what_it_never_got_is_not_listed():

@@ -7,11 +7,7 @@ import rnncore
 from autograde import draw
 from autograde.exercise import Case, Exercise
 from autograde.exercise import Misconception as M
-from autograde.probes import call, output_and_h_n, rnn_of_two_layers, with_gru_cell, with_rnn, without_graph
-
-
-def tensors(arguments):
-    return {name: torch.as_tensor(value) for name, value in arguments.items()}
+from autograde.probes import call, output_and_h_n, rnn_of_two_layers, with_gru_cell, with_rnn
 
 
 def unsorted_lengths(rng, B, T, longest=None):
@@ -195,7 +191,7 @@ TRANSPLANT = Exercise(
 def last_cases(rng):
     def arguments(B, T, H, lengths):
         while True:
-            drawn = tensors({"hs": rng.normal(size=(B, T, H)), "lengths": lengths})
+            drawn = draw.tensors({"hs": rng.normal(size=(B, T, H)), "lengths": lengths})
             if not torch.equal(_at(drawn["hs"], drawn["lengths"] - 1), _largest(**drawn)):
                 return drawn
 
@@ -335,7 +331,7 @@ def bidirectional_cases(rng):
         given = {"x": x if lengths is None else padded(x, lengths)}
         given["lengths"] = np.full(B, T) if lengths is None else np.asarray(lengths)
         back = {f"{name}_back": value for name, value in draw.recurrent(rng, D, H).items()}
-        return tensors(given | draw.recurrent(rng, D, H) | back)
+        return draw.tensors(given | draw.recurrent(rng, D, H) | back)
 
     def without(arguments, *names):
         zeros = {name: torch.zeros_like(arguments[name]) for name in names}
@@ -368,14 +364,22 @@ def _backwards(x, lengths, weights):
     return _mirrored(_run(_mirrored(x, lengths), *weights), lengths)
 
 
-def _joined(hs, back, lengths, side_by_side=lambda hs, back: torch.cat((hs, back), 2)):
+def _concatenated(hs, back):
+    return torch.cat((hs, back), 2)
+
+
+def _last_of_each(hs, back, lengths):
+    """Return (2, B, H): the state of each pass when it has read everything."""
+    return torch.stack((_at(hs, lengths - 1), back[:, 0]))
+
+
+def _joined(hs, back, lengths, side_by_side=_concatenated, h_n=_last_of_each):
     """Return (output, h_n) of the states of both passes, each in the order of the inputs."""
-    last = torch.stack((_at(hs, lengths - 1), back[:, 0]))
-    return _real_only(side_by_side(hs, back), lengths), last
+    return _real_only(side_by_side(hs, back), lengths), h_n(hs, back, lengths)
 
 
-def _both(x, lengths, *weights, join=None):
-    return (join or _joined)(_run(x, *weights[:3]), _backwards(x, lengths, weights[3:]), lengths)
+def _both(x, lengths, *weights, **other):
+    return _joined(_run(x, *weights[:3]), _backwards(x, lengths, weights[3:]), lengths, **other)
 
 
 def _with_output(pair, change):
@@ -459,11 +463,11 @@ BIDIRECTIONAL = Exercise(
             "A reversed result is no reversed reading: what does the backward pass get as its input?",
         ),
         "the states of both directions are added": M(
-            lambda *a: _both(*a, join=lambda hs, back, n: _joined(hs, back, n, lambda hs, back: hs + back)),
+            lambda *a: _both(*a, side_by_side=lambda hs, back: hs + back),
             "The two halves stand side by side: output has 2H numbers at each step.",
         ),
         "the mean of both directions is taken": M(
-            lambda *a: _both(*a, join=lambda hs, back, n: _joined(hs, back, n, lambda hs, back: (hs + back) / 2)),
+            lambda *a: _both(*a, side_by_side=lambda hs, back: (hs + back) / 2),
             "The two halves stand side by side: output has 2H numbers at each step.",
         ),
         "the halves of output are swapped": M(
@@ -481,42 +485,23 @@ BIDIRECTIONAL = Exercise(
             "Output is right. Which direction comes first in h_n?",
         ),
         "the units of both directions alternate": M(
-            lambda *a: _both(
-                *a,
-                join=lambda hs, back, n: _joined(hs, back, n, lambda hs, back: torch.stack((hs, back), 3).flatten(2)),
-            ),
+            lambda *a: _both(*a, side_by_side=lambda hs, back: torch.stack((hs, back), 3).flatten(2)),
             "The first H numbers belong to one direction, the last H to the other.",
         ),
         "the backward entry of h_n is taken at the last real step": M(
-            lambda *a: _both(
-                *a, join=lambda hs, back, n: (_joined(hs, back, n)[0], torch.stack((_at(hs, n - 1), _at(back, n - 1))))
-            ),
+            lambda *a: _both(*a, h_n=lambda hs, back, n: torch.stack((_at(hs, n - 1), _at(back, n - 1)))),
             "At which step has the backward pass read everything?",
         ),
         "the backward entry of h_n is taken at the end of the row": M(
-            lambda *a: _both(
-                *a,
-                join=lambda hs, back, n: (
-                    _joined(hs, back, n)[0],
-                    torch.stack((_at(hs, n - 1), _real_only(back, n)[:, -1])),
-                ),
-            ),
+            lambda *a: _both(*a, h_n=lambda hs, back, n: torch.stack((_at(hs, n - 1), _real_only(back, n)[:, -1]))),
             "At which step has the backward pass read everything?",
         ),
         "the forward entry of h_n is taken at the end of the row": M(
-            lambda *a: _both(
-                *a, join=lambda hs, back, n: (_joined(hs, back, n)[0], torch.stack((hs[:, -1], back[:, 0])))
-            ),
+            lambda *a: _both(*a, h_n=lambda hs, back, n: torch.stack((hs[:, -1], back[:, 0]))),
             "Without padding all is right. Where does a shorter sequence end?",
         ),
         "both entries of h_n are taken at the end of the row": M(
-            lambda *a: _both(
-                *a,
-                join=lambda hs, back, n: (
-                    _joined(hs, back, n)[0],
-                    torch.stack((_real_only(hs, n)[:, -1], _real_only(back, n)[:, -1])),
-                ),
-            ),
+            lambda *a: _both(*a, h_n=lambda *both: torch.stack([_real_only(hs, both[2])[:, -1] for hs in both[:2]])),
             "When has each pass read everything? The two answers differ.",
         ),
         "h_n is brought to its shape by reshape": M(
@@ -595,7 +580,7 @@ def weights_of(rng, D, H, layers=1):
         drawn = draw.recurrent(rng, H if k else D, H)
         found |= {f"weight_ih_l{k}": drawn["W_xh"], f"weight_hh_l{k}": drawn["W_hh"]}
         found |= {f"bias_ih_l{k}": drawn["b_h"], f"bias_hh_l{k}": rng.normal(size=H)}
-    return {"weights": tensors(found)}
+    return {"weights": draw.tensors(found)}
 
 
 def small_weights(layers=1):
@@ -649,7 +634,7 @@ BUG_BATCH_FIRST = Exercise(
     points=1,
     reference=lambda x, weights: _states_of(x.transpose(0, 1), weights).transpose(0, 1),
     cases=batch_first_cases,
-    probe=without_graph,
+    probe=call,
     axes="B T H",
     section="“Two results”",
     misconceptions={
@@ -712,7 +697,7 @@ def cell_cases(rng):
         stacked = {name: np.concatenate([gate[name] for gate in gates]) for name in gates[0]}
         weights = {"weight_ih": stacked["W_xh"], "weight_hh": stacked["W_hh"], "bias_ih": stacked["b_h"]}
         weights["bias_hh"] = rng.normal(size=3 * H)
-        return {"x": torch.as_tensor(rng.normal(size=(T, D))), "weights": tensors(weights)}
+        return {"x": torch.as_tensor(rng.normal(size=(T, D))), "weights": draw.tensors(weights)}
 
     yield Case("one step, which the program as it was found does right", arguments(1, 2, 3), counted=False)
     yield Case("two steps of one unit", arguments(2, 1, 1))
@@ -901,7 +886,7 @@ BUG_H_N = Exercise(
 def padding_cases(rng):
     def arguments(B, T, D, H, lengths):
         x = padded(rng.normal(size=(B, T, D)), lengths)
-        return tensors({"x": x, "lengths": np.asarray(lengths)}) | weights_of(rng, D, H)
+        return draw.tensors({"x": x, "lengths": np.asarray(lengths)}) | weights_of(rng, D, H)
 
     x = torch.tensor([[[1.0], [2.0], [0.0]]], dtype=torch.float64)
     yield Case(
