@@ -59,12 +59,15 @@ def test_axe_finds_no_barrier(visit, name, mode, width):
 
 
 @pytest.mark.parametrize("name", CHAPTERS)
-def test_mathematics_is_typeset(visit, name):
+def test_mathematics_is_typeset_and_code_and_outputs_fit_their_boxes(visit, name):
     page = visit(name).page
     assert page.locator("mjx-container").count() == page.locator(".math").count() > 0
-    shown = page.locator("mjx-container:not(.selfcheck-answers *)").all()  # answers are shown when one is chosen
-    boxes = [formula.bounding_box() for formula in shown]
-    assert all(box["width"] > 0 and box["height"] > 0 for box in boxes)
+    # An answer's formulas are shown when it is chosen.
+    empty = """formulas => formulas.filter(formula => !formula.closest(".selfcheck-answers"))
+        .map(formula => formula.getBoundingClientRect()).filter(box => !box.width || !box.height).length"""
+    assert page.locator("mjx-container").evaluate_all(empty) == 0
+    wide = """blocks => blocks.filter(block => block.scrollWidth > block.clientWidth).map(block => block.innerText)"""
+    assert page.locator(".cell_input pre, .cell_output pre").evaluate_all(wide) == []
 
 
 @pytest.mark.parametrize("name", CHAPTERS)
