@@ -9,6 +9,13 @@ from filelock import FileLock
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = {"bwrap": "bubblewrap"}  # the others are named as their programs
+LONGEST = (
+    "test_student_edition",
+    "test_book",
+    "test_nbgraders_own_tests",
+    "test_nbgrader_round_trip",
+    "test_three_doors",
+)
 NO_SKIP = os.environ.get("CI") == "true" and (ROOT / "solutions").is_dir()
 
 # Before torch or matplotlib is imported, here and in every process that a test starts.
@@ -69,6 +76,11 @@ def visit(book, browser):
     visitor = Visitor(book, browser)
     yield visitor
     visitor.close()
+
+
+def pytest_collection_modifyitems(items):
+    """Begin with the files that take longest: at the end one of them would run alone, beside an idle process."""
+    items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
 
 
 @pytest.hookimpl(wrapper=True)

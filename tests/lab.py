@@ -177,10 +177,14 @@ class Student(Lab):
 
     def open(self, slug, path):
         """Open the fetched notebook, which lies at a path, from the list; return its cells, as they are there."""
-        cells = nbformat.read(path, as_version=4).cells
-        self.places = {cell.id: place for place, cell in enumerate(cells)}
         self._fetched(slug).locator("a.assignment-notebooks-link").click()
         self._fetched(slug).locator(".nested_list_item a").click()
+        return self.opened(path)
+
+    def opened(self, path):
+        """Wait for the notebook that is being opened, which lies at a path; return its cells."""
+        cells = nbformat.read(path, as_version=4).cells
+        self.places = {cell.id: place for place, cell in enumerate(cells)}
         self.page.locator(".jp-NotebookPanel .jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for()
         shown = self.page.locator(".jp-NotebookPanel .jp-Cell")
         shown.nth(len(cells) - 1).wait_for(state="attached")

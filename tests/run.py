@@ -23,8 +23,15 @@ CHECKS = {
     "style": ("ruff", "check", "."),
     "layout": ("ruff", "format", "--check", "."),
     "notebooks": ("publish", "--check"),
-    # Two files at a time: most tests wait for a process of theirs, and few files can be cut in two.
-    "tests": ("pytest", "--verbose", "--numprocesses=2", "--dist=loadfile", f"--junitxml={REPORT}"),
+    # Two files at a time, in our order: most tests wait for a process of theirs, and few files can be cut in two.
+    "tests": (
+        "pytest",
+        "--verbose",
+        "--numprocesses=2",
+        "--dist=loadfile",
+        "--no-loadscope-reorder",
+        f"--junitxml={REPORT}",
+    ),
 }
 
 

@@ -17,9 +17,9 @@ import leaks
 import nbformat
 import pytest
 import requests
-from axe_playwright_python.sync_playwright import Axe
 from bs4 import BeautifulSoup
 from nbgrader.api import Gradebook
+from website import barriers
 
 from autograde import classroom, exercises, sample
 from autograde.check import verdict
@@ -217,9 +217,7 @@ def test_axe_finds_no_barrier_in_the_checks_words_on_a_feedback_page(graded, bro
     page = browser.new_page(color_scheme=scheme)
     page.goto((graded / "feedback" / "mistaken" / SLUG / f"{SLUG}.html").as_uri())
     assert page.locator(".recurrence-check").count() == len(exercises.load(SLUG)) - 2
-    found = Axe().run(page, context=".recurrence-check", options={"preload": False})
-    assert [rule["id"] for rule in found.response["violations"]] == []
-    assert len(found.response["passes"]) > 3, "there is something to look at"
+    assert barriers(page, ".recurrence-check") == []
     page.close()
 
 

@@ -3,6 +3,7 @@
 import csv
 import html
 import re
+import shutil
 
 import lab
 import nbformat
@@ -142,6 +143,22 @@ def test_a_student_fetches_sees_every_cell_rendered_learns_from_a_check_validate
     (handed_in,) = (course.root / "exchange" / "recurrence" / "inbound").glob(f"*+{SLUG}+*/{SLUG}.ipynb")
     arrived = {cell.id: cell.source for cell in nbformat.read(handed_in, as_version=4).cells}
     assert {name: arrived[name] for name in solved} == solved
+
+
+def test_every_cell_of_the_other_chapters_is_rendered_too(browser, root, tmp_path):
+    home, folder = tmp_path / "student", tmp_path / "chapters"
+    home.mkdir()
+    shutil.copytree(root / "chapters", folder)
+    with lab.server(folder, home, root) as address:
+        for slug in manuscript.slugs():
+            if slug == SLUG:
+                continue
+            place = address.replace("/lab?", f"/lab/workspaces/{slug}/tree/{slug}.ipynb?")  # nothing else is open there
+            with lab.Student(browser, place) as student:
+                for cell in student.opened(folder / f"{slug}.ipynb"):
+                    if cell.cell_type == "markdown":
+                        look(student, cell)
+                assert student.outside == []
 
 
 def look(student, cell):

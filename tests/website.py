@@ -20,9 +20,18 @@ class Visit:
 
     @property
     def violations(self):
-        """What axe-core finds, as "rule: element". (Its preloading of stylesheets is no use on files.)"""
-        found = Axe().run(self.page, options={"preload": False}).response["violations"]
-        return [f"{rule['id']}: {node['html'][:120]}" for rule in found for node in rule["nodes"]]
+        """What axe-core finds in the page."""
+        return barriers(self.page)
+
+
+def barriers(page, context=None):
+    """Return what axe-core finds in a page, or a part of it, as "rule: element".
+
+    Its preloading of stylesheets is no use on files; and where a rule holds, every element need not be described.
+    """
+    found = Axe().run(page, context=context, options={"preload": False, "resultTypes": ["violations"]}).response
+    assert found["passes"], "there is something to look at"
+    return [f"{rule['id']}: {node['html'][:120]}" for rule in found["violations"] for node in rule["nodes"]]
 
 
 def build(root):
