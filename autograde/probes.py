@@ -313,12 +313,12 @@ def output_and_h_n(implementation, arguments):
 DRAWS = 4000
 
 
-def sampler(implementation, arguments):
-    """Draw often and count.
+def draws(implementation, arguments):
+    """Let a function draw from rows of scores, often; return what it drew, as arrays.
 
     arguments has "logits" (B, V), what else the function takes, and "seed"; implementation(logits, ..., generator)
-    returns one index for each row, (B,) int64. Returns {"frequencies": (B, V), "repeatable": bool}: the same generator
-    must give the same draws. Compare with a tolerance of about 5 / (2 √DRAWS), five standard deviations.
+    returns one index for each row, (B,) int64. Returns {"many": (B, DRAWS), "again": two times the same generator's,
+    "other": another one's}.
     """
     given = {name: value for name, value in arguments.items() if name not in ("logits", "seed")}
     logits = torch.as_tensor(arguments["logits"])
@@ -326,25 +326,105 @@ def sampler(implementation, arguments):
     def draw(seed, rows):
         generator = torch.Generator().manual_seed(seed)
         drawn = implementation(rows.clone(), *given.values(), generator)
+        if isinstance(drawn, dict):  # where `sampler` runs outside, what came of this is handed in
+            return drawn
         if not isinstance(drawn, torch.Tensor) or drawn.dtype != torch.int64 or drawn.shape != rows.shape[:1]:
             raise Unusable(f"The function returns {describe(drawn)}; expected indices, an int64 tensor of shape (B,)")
-        if not 0 <= int(drawn.min()) <= int(drawn.max()) < rows.shape[1]:
-            raise Unusable(f"The function returns an index that is not between 0 and V - 1 = {rows.shape[1] - 1}")
-        return drawn
+        return drawn.numpy()
 
-    B, V = logits.shape
-    many = draw(arguments["seed"], logits.repeat_interleave(DRAWS, 0)).view(B, DRAWS)
-    frequencies = torch.stack([torch.bincount(row, minlength=V) for row in many]).double() / DRAWS
-    again = [draw(7, logits.repeat_interleave(50, 0)) for _ in range(2)]
-    return {"frequencies": frequencies.numpy(), "repeatable": bool(torch.equal(*again))}
+    many = draw(arguments["seed"], logits.repeat_interleave(DRAWS, 0))
+    if isinstance(many, dict):
+        return many
+    again, once_more, other = (draw(seed, logits.repeat_interleave(50, 0)) for seed in (7, 7, 8))
+    return {"many": many.reshape(len(logits), DRAWS), "again": np.stack([again, once_more]), "other": other}
+
+
+def sampler(implementation, arguments):
+    """Count what `draws` gives.
+
+    Returns {"frequencies": (B, V), "repeatable": bool, "new with another generator": bool}: the same generator must
+    give the same draws, another one others. Compare with a tolerance of about 5 / (2 √DRAWS), five standard deviations.
+    """
+    drawn, (B, V) = draws(implementation, arguments), np.shape(arguments["logits"])
+    for name, shape in {"many": (B, DRAWS), "again": (2, 50 * B), "other": (50 * B,)}.items():
+        array = drawn.get(name)
+        if not (isinstance(array, np.ndarray) and array.dtype == np.int64 and array.shape == shape):
+            raise Unusable(f"The draws are {describe(array)}; expected indices, int64, of shape {shape}")
+        if not 0 <= array.min() <= array.max() < V:
+            raise Unusable(f"The function returns an index that is not between 0 and V - 1 = {V - 1}")
+    return {
+        "frequencies": np.stack([np.bincount(row, minlength=V) for row in drawn["many"]]) / DRAWS,
+        "repeatable": bool(np.array_equal(*drawn["again"])),
+        "new with another generator": not np.array_equal(drawn["again"][0], drawn["other"]),
+    }
+
+
+def loss_and_gradient(implementation, arguments):
+    """Call a function of scores, and differentiate the loss that it returns.
+
+    arguments has "logits" first, a tensor. Returns {"loss": tensor of shape (), "gradient of logits": tensor}.
+    """
+    logits = arguments["logits"].clone().requires_grad_()
+    passed = logits.clone()  # this an answer may change in place, and it shows
+    loss = implementation(passed, *(value for name, value in arguments.items() if name != "logits"))
+    arguments["logits"].copy_(passed.detach())
+    if not isinstance(loss, torch.Tensor):
+        raise Unusable(f"The function returns {describe(loss)}; expected a tensor of shape (), which a step can use")
+    if loss.shape != ():
+        raise Unusable(f"The function returns {describe(loss)}; expected one number, a tensor of shape ()")
+    found = _gradients([loss], [torch.ones((), dtype=loss.dtype)], {"logits": logits})
+    return {"loss": loss.detach(), "gradient of logits": found["logits"]}
+
+
+def inputs_and_targets(implementation, arguments):
+    """Call a function that returns two tensors of tokens, and name them: {"inputs": ..., "targets": ...}."""
+    result = implementation(*arguments.values())
+    if not isinstance(result, list | tuple) or len(result) != 2 or not all(map(torch.is_tensor, result)):
+        came = " and ".join(map(describe, result)) if isinstance(result, tuple) else describe(result)
+        raise Unusable(f"The function returns {came or 'nothing'}; expected two tensors: the inputs and the targets")
+    return dict(zip(("inputs", "targets"), result, strict=True))
+
+
+class _LanguageModel(torch.nn.Module):
+    """A plain recurrent network of given weights that reads tokens; it notes whether autograd records what it does."""
+
+    def __init__(self, weights):
+        super().__init__()
+        for name, value in weights.items():
+            self.register_parameter(name, torch.nn.Parameter(torch.as_tensor(value)))
+        self.recorded = False
+
+    def forward(self, tokens, state=None):
+        self.recorded = self.recorded or torch.is_grad_enabled()
+        h = torch.zeros(len(tokens), len(self.W_hh), dtype=self.W_hh.dtype) if state is None else state
+        hs = []
+        for token in tokens.T:
+            h = torch.tanh(self.W_xh.T[token] + h @ self.W_hh.T + self.b_h)
+            hs.append(h)
+        return torch.stack(hs, 1) @ self.W_hy.T + self.b_y, h
+
+
+def perplexity_of(implementation, arguments):
+    """Make a small language model of the arguments' weights, and call a function with it and the other arguments.
+
+    model(tokens (B, T), state) returns (logits (B, T, V), state); state None begins a text. Returns {"perplexity": a
+    number, "recorded for backward": whether autograd recorded what the model did}.
+    """
+    names = ("W_xh", "W_hh", "b_h", "W_hy", "b_y")
+    model = _LanguageModel({name: arguments[name] for name in names}).eval()
+    result = implementation(model, *(value for name, value in arguments.items() if name not in names))
+    if isinstance(result, torch.Tensor) or _numbers(result) is None:
+        raise Unusable(f"The function returns {describe(result)}; expected a number: of a tensor, .item() gives it")
+    return {"perplexity": float(result), "recorded for backward": model.recorded}
 
 
 def training_step(implementation, arguments):
     """Let a function train a small linear model for one step, and look at what it left.
 
     implementation(model, optimiser, x, y) returns the loss as a number; the model is a linear layer with the given
-    "weights", the optimiser plain gradient descent with the given "learning rate". Two steps are made, so that a
-    gradient that is not cleared shows. Returns {"losses": (2,), "weight": (…), "bias": (…)} after both.
+    "weight" and "bias", the optimiser plain gradient descent with the given "learning rate". Where there is a "largest
+    norm", to which gradients are clipped, it comes last. Two steps are made, so that a gradient that is not cleared
+    shows. Returns {"losses": (2,), "weight": (…), "bias": (…)} after both.
     """
     weight, bias = (torch.as_tensor(arguments[name]) for name in ("weight", "bias"))
     model = torch.nn.Linear(weight.shape[1], weight.shape[0], dtype=weight.dtype)
@@ -352,9 +432,11 @@ def training_step(implementation, arguments):
         model.weight.copy_(weight)
         model.bias.copy_(bias)
     optimiser = torch.optim.SGD(model.parameters(), lr=arguments["learning rate"])
+    given = [torch.as_tensor(arguments[name]) for name in ("x", "y")]
+    given += [arguments["largest norm"]] if "largest norm" in arguments else []
     losses = []
     for _ in range(2):
-        loss = implementation(model, optimiser, torch.as_tensor(arguments["x"]), torch.as_tensor(arguments["y"]))
+        loss = implementation(model, optimiser, *given)
         if isinstance(loss, torch.Tensor) and loss.requires_grad:
             raise Unusable("The loss that is returned still holds the whole graph; return a number, with .item()")
         if isinstance(loss, torch.Tensor) or _numbers(loss) is None:

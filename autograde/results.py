@@ -116,8 +116,12 @@ def key(nb, source, seed, box):
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
+COURSE = ("rnncore.py", "rnndata.py", "rnnplot.py")
+
+
 @lru_cache
 def _environment():
-    files = [*sorted((ROOT / "autograde").rglob("*.py")), ROOT / "rnncore.py", ROOT / "rnnplot.py"]
+    files = [*sorted((ROOT / "autograde").rglob("*.py")), *(ROOT / name for name in COURSE)]
+    files += sorted(path for path in (ROOT / "data").iterdir() if path.is_file())
     digest = hashlib.sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()
     return f"{digest} {sys.version} {np.__version__} {torch.__version__}"

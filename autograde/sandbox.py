@@ -18,6 +18,7 @@ from autograde import wire
 
 HERE = Path(__file__).resolve().parent
 INSIDE = ("attempt", "compare", "guard", "probes", "wire", "worker")  # the modules of this package a worker needs
+READ = ("rnndata.py", "data")  # of the course, what a notebook finds where it stands
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/fonts", "/etc/localtime")
 ENVIRONMENT = {
     "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": "/scratch", "TMPDIR": "/scratch", "MPLCONFIGDIR": "/scratch",
@@ -227,6 +228,8 @@ def bubblewrap():
     for name in INSIDE:
         command += ["--ro-bind", str(HERE / f"{name}.py"), f"/course/autograde/{name}.py"]
     command += ["--ro-bind", str(HERE / "inside.py"), "/course/autograde/__init__.py"]
+    for name in READ:
+        command += ["--ro-bind", str(HERE.parent / name), f"/course/{name}"]
     command += ["--perms", "0755", "--dir", "/inside"]  # a child's root
     return [*command, "--tmpfs", "/scratch", "--chdir", "/scratch", "--remount-ro", "/dev", "--remount-ro", "/"]
 

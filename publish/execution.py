@@ -140,10 +140,28 @@ def _run(notebook, manuscript):
             raise _fault(manuscript, current, "the cell ends its kernel") from None
     notebook.metadata = nbformat.from_dict(metadata)  # without the language's exact version, which the run adds
     for index, cell in enumerate(notebook.cells):
+        _clear_bars(cell)
         for output in cell.get("outputs", []):
             if output.output_type == "stream" and output.name == "stderr":
                 raise _fault(manuscript, index, f"the cell writes to stderr: {output.text.strip()[:300]}")
     print(f"ran {manuscript.slug} in {time.perf_counter() - started:.0f} s", file=sys.stderr)
+
+
+def _clear_bars(cell):
+    """Leave of a cell's texts what a terminal would show in the end: of a progress bar that was cleared, nothing."""
+    for output in cell.get("outputs", []):
+        if output.output_type == "stream" and "\r" in output.text:
+            output.text = "\n".join(map(_overwritten, output.text.split("\n")))
+    if cell.cell_type == "code":
+        cell.outputs = [output for output in cell.outputs if output.output_type != "stream" or output.text.strip()]
+
+
+def _overwritten(line):
+    """Return a line as it stands after its carriage returns, each of which begins it anew over what is there."""
+    shown = ""
+    for part in line.split("\r"):
+        shown = part + shown[len(part) :]
+    return shown.rstrip()
 
 
 def _fault(manuscript, index, reason):
