@@ -28,6 +28,7 @@ from IPython.core.pylabtools import print_figure
 from IPython.utils.capture import capture_output
 from matplotlib.figure import Figure
 from matplotlib_inline import backend_inline
+from sklearn.datasets import load_digits
 from traitlets.config import Config
 
 from autograde import guard, probes, wire
@@ -219,6 +220,8 @@ def _warm_up(shell):
     for array in (np.zeros(1), torch.zeros(1)):
         array_namespace(array)
     torch.tanh(torch.ones(1, 1) + torch.ones(1, 1) @ torch.ones(1, 1))  # for such PyTorch once looks at /proc
+    torch.optim.SGD([torch.nn.Parameter(torch.ones(1))])  # the first optimiser loads modules for seconds
+    load_digits()
     with capture_output():
         shell.run_cell("'warm'", store_history=False)
     for layout in (None, "constrained"):

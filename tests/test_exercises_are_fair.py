@@ -17,7 +17,15 @@ from autograde.diagnose import judge
 CHECKED = [exercises.find(name) for name in exercises.checked()]
 IDS = [exercise.id for exercise in CHECKED]
 SEEDS = range(100)
-SLOW = (probes.module, probes.products_with_input, probes.filled)  # which build modules and run PyTorch's operations
+SLOW = (  # which build modules and run PyTorch's operations
+    probes.module,
+    probes.products_with_input,
+    probes.filled,
+    probes.loss_and_gradient,
+    probes.perplexity_of,
+    probes.sampler,
+    probes.training_step,
+)
 MISTAKES = [(e, name) for e in CHECKED if e.probe not in SLOW for name in e.misconceptions]  # test_diagnose has all
 
 everywhere = pytest.mark.parametrize("exercise", CHECKED, ids=IDS)

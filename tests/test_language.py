@@ -13,7 +13,7 @@ import jupytext
 import pytest
 import run
 
-TEXTS = [path for path in run.files(run.ROOT) if path.suffix not in {".png", ".svg"}]
+TEXTS = [path for path in run.files(run.ROOT) if path.suffix not in {".png", ".svg", ".txt"} or path.parent == run.ROOT]
 PROSE = [path for path in TEXTS if path.suffix in {".md", ".py"}]
 
 # Their American spelling is British too: a computer's program, a practice, "to license".

@@ -17,9 +17,11 @@ from autograde.probes import draws, inputs_and_targets, loss_and_gradient, modul
 
 def loss_cases(rng):
     def arguments(B, T, C, *lengths, scale=1.0):
+        targets = rng.integers(0, C, size=(B, T))
+        targets[0, :2] = 0, 1  # so that class 0 is there, and not alone
         return {
             "logits": torch.from_numpy(scale * rng.normal(size=(B, T, C))),
-            "targets": torch.from_numpy(rng.integers(0, C, size=(B, T))),
+            "targets": torch.from_numpy(targets),
             "lengths": torch.tensor(lengths),
         }
 
