@@ -21,17 +21,13 @@ def test_a_text_is_found_from_another_folder(tmp_path):
     assert int(found.stdout) == LENGTH
 
 
-def test_a_students_confined_process_finds_it(tmp_path):
+def test_a_students_confined_process_finds_it():
     try:
         sandbox.bubblewrap()
     except sandbox.Unconfined as error:
         pytest.skip(str(error))
-    box = sandbox.Sandbox()
-    try:
-        with box.worker() as worker:
-            said = worker.run(READ, 20)
-    finally:
-        box.close()
+    with sandbox.Sandbox() as box, box.worker() as worker:
+        said = worker.run(READ, 20)
     assert (said["error"], said["text"].strip()) == ("", str(LENGTH))
 
 
