@@ -310,7 +310,7 @@ def output_and_h_n(implementation, arguments):
     return dict(zip(("output", "h_n"), map(_without_graph, result), strict=True))
 
 
-DRAWS = 4000
+DRAWS, AGAIN = 4000, 500  # of each row: to count, and to compare one by one
 
 
 def draws(implementation, arguments):
@@ -335,7 +335,7 @@ def draws(implementation, arguments):
     many = draw(arguments["seed"], logits.repeat_interleave(DRAWS, 0))
     if isinstance(many, dict):
         return many
-    again, once_more, other = (draw(seed, logits.repeat_interleave(50, 0)) for seed in (7, 7, 8))
+    again, once_more, other = (draw(seed, logits.repeat_interleave(AGAIN, 0)) for seed in (7, 7, 8))
     return {"many": many.reshape(len(logits), DRAWS), "again": np.stack([again, once_more]), "other": other}
 
 
@@ -346,7 +346,7 @@ def sampler(implementation, arguments):
     give the same draws, another one others. Compare with a tolerance of about 5 / (2 √DRAWS), five standard deviations.
     """
     drawn, (B, V) = draws(implementation, arguments), np.shape(arguments["logits"])
-    for name, shape in {"many": (B, DRAWS), "again": (2, 50 * B), "other": (50 * B,)}.items():
+    for name, shape in {"many": (B, DRAWS), "again": (2, AGAIN * B), "other": (AGAIN * B,)}.items():
         array = drawn.get(name)
         if not (isinstance(array, np.ndarray) and array.dtype == np.int64 and array.shape == shape):
             raise Unusable(f"The draws are {describe(array)}; expected indices, int64, of shape {shape}")

@@ -227,9 +227,7 @@ CLASSIFIER = Exercise(
             "At the end of a row there may be padding. Which argument is never used?",
         ),
         "the state one step late is read": M(
-            _changed(
-                read_off=lambda self, hs, lengths: hs[torch.arange(len(hs)), lengths.clamp(max=hs.shape[1] - 1)]
-            ),
+            _changed(read_off=lambda self, hs, lengths: hs[torch.arange(len(hs)), lengths.clamp(max=hs.shape[1] - 1)]),
             "The first state is hs[:, 0]. At which index is the state after as many tokens as the length says?",
         ),
         "the state one step early is read": M(
@@ -271,15 +269,11 @@ CLASSIFIER = Exercise(
             "Without a word from you, nn.RNN takes the first axis for time.",
         ),
         "softmax is taken of the scores": M(
-            _changed(
-                forward=lambda self, tokens, lengths: _Classifier.forward(self, tokens, lengths).softmax(-1)
-            ),
+            _changed(forward=lambda self, tokens, lengths: _Classifier.forward(self, tokens, lengths).softmax(-1)),
             "The loss makes probabilities of scores by itself.",
         ),
         "log-softmax is taken of the scores": M(
-            _changed(
-                forward=lambda self, tokens, lengths: _Classifier.forward(self, tokens, lengths).log_softmax(-1)
-            ),
+            _changed(forward=lambda self, tokens, lengths: _Classifier.forward(self, tokens, lengths).log_softmax(-1)),
             "The loss makes probabilities of scores by itself.",
         ),
         "tanh is taken of the scores": M(
@@ -642,9 +636,7 @@ PERPLEXITY = Exercise(
             "The mean of all steps is asked for. How many predictions are there?",
         ),
         "the sum is divided by the number of tokens": M(
-            lambda model, tokens, T: float(
-                (torch.cat(list(_chunks(model, tokens, T))).sum() / len(tokens)).exp()
-            ),
+            lambda model, tokens, T: float((torch.cat(list(_chunks(model, tokens, T))).sum() / len(tokens)).exp()),
             "How many tokens have one after them, and so a prediction?",
         ),
         "the sum is divided by the number of chunks": M(
