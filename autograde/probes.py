@@ -326,28 +326,24 @@ def draws(implementation, arguments):
     def draw(seed, rows):
         generator = torch.Generator().manual_seed(seed)
         drawn = implementation(rows.clone(), *given.values(), generator)
-        if isinstance(drawn, dict):  # where `sampler` runs outside, what came of this is handed in
-            return drawn
         if not isinstance(drawn, torch.Tensor) or drawn.dtype != torch.int64 or drawn.shape != rows.shape[:1]:
             raise Unusable(f"The function returns {describe(drawn)}; expected indices, an int64 tensor of shape (B,)")
         return drawn.numpy()
 
     many = draw(arguments["seed"], logits.repeat_interleave(DRAWS, 0))
-    if isinstance(many, dict):
-        return many
     again, once_more, other = (draw(seed, logits.repeat_interleave(AGAIN, 0)) for seed in (7, 7, 8))
     return {"many": many.reshape(len(logits), DRAWS), "again": np.stack([again, once_more]), "other": other}
 
 
-def sampler(implementation, arguments):
-    """Count what `draws` gives.
+def frequencies(drawn, arguments):
+    """Count what `draws` gives, a dictionary.
 
     Returns {"frequencies": (B, V), "repeatable": bool, "new with another generator": bool}: the same generator must
     give the same draws, another one others. Compare with a tolerance of about 5 / (2 √DRAWS), five standard deviations.
     """
-    drawn, (B, V) = draws(implementation, arguments), np.shape(arguments["logits"])
+    B, V = np.shape(arguments["logits"])
     for name, shape in {"many": (B, DRAWS), "again": (2, AGAIN * B), "other": (AGAIN * B,)}.items():
-        array = drawn.get(name)
+        array = drawn.get(name) if isinstance(drawn, dict) else None
         if not (isinstance(array, np.ndarray) and array.dtype == np.int64 and array.shape == shape):
             raise Unusable(f"The draws are {describe(array)}; expected indices, int64, of shape {shape}")
         if not 0 <= array.min() <= array.max() < V:

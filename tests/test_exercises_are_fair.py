@@ -23,7 +23,7 @@ SLOW = (  # which build modules and run PyTorch's operations
     probes.filled,
     probes.loss_and_gradient,
     probes.perplexity_of,
-    probes.sampler,
+    probes.draws,
     probes.training_step,
 )
 MISTAKES = [(e, name) for e in CHECKED if e.probe not in SLOW for name in e.misconceptions]  # test_diagnose has all

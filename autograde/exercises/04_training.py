@@ -9,7 +9,15 @@ from torch.nn import functional as F
 from autograde import draw
 from autograde.exercise import Case, Exercise, Manual
 from autograde.exercise import Misconception as M
-from autograde.probes import draws, inputs_and_targets, loss_and_gradient, module, perplexity_of, sampler, training_step
+from autograde.probes import (
+    draws,
+    frequencies,
+    inputs_and_targets,
+    loss_and_gradient,
+    module,
+    perplexity_of,
+    training_step,
+)
 
 # ----------------------------------------------------------------------------------------------------------
 # masked-loss: masked_loss(logits, targets, lengths) -> the mean cross-entropy of what is no padding, ()
@@ -680,7 +688,8 @@ PERPLEXITY = Exercise(
 
 def sampler_cases(rng):
     def arguments(B, V, temperature):
-        logits = np.stack([rng.permutation(np.linspace(-1.2, 1.8, V)) for _ in range(B)])
+        one = rng.permutation(np.linspace(-1.2, 1.8, V))
+        logits = np.stack([one[::-1], one, one])[:B]  # not all alike, nor such that a softmax over the batch comes near
         logits += np.arange(B)[:, None]  # of which softmax takes no notice, other than along the batch
         return {"logits": logits, "temperature": temperature, "seed": int(rng.integers(2**31))}
 
@@ -708,8 +717,8 @@ SAMPLER = Exercise(
     points=3,
     reference=_drawn,
     cases=sampler_cases,
-    probe=sampler,
-    inside=draws,  # anyone who reads the scores can say how often each token must come; it has to be drawn
+    probe=draws,
+    measure=frequencies,  # anyone who reads the scores can say how often each token must come; it has to be drawn
     axes={"frequencies": "B V"},
     section="“Sampling”",
     tolerance=0.05,
