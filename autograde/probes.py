@@ -310,6 +310,21 @@ def output_and_h_n(implementation, arguments):
     return dict(zip(("output", "h_n"), map(_without_graph, result), strict=True))
 
 
+def on_a_sum_of_cubes(implementation, arguments):
+    """Call a function with f(w) = Σ_k ⟨c_k, w⟩³ for arguments["c"], (K, ...), then the others: w and a step, say.
+
+    f is no plain data, so it is made here. It takes arrays of w's shape and no other.
+    """
+    c = arguments["c"]
+
+    def f(w):
+        if np.shape(w) != c.shape[1:]:
+            raise ValueError(f"f takes an array of shape {c.shape[1:]}; here came {describe(w)}")
+        return float((np.tensordot(c, w, w.ndim) ** 3).sum())
+
+    return implementation(f, *(value for name, value in arguments.items() if name != "c"))
+
+
 DRAWS, AGAIN = 4000, 500  # of each row: to count, and to compare one by one
 
 
