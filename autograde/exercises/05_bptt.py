@@ -1,4 +1,4 @@
-"""Chapter 5: one step backwards, the sequence backwards, a gradient check, truncation, and a character model by hand."""
+"""Chapter 5: a step and a sequence backwards, a gradient check, truncation, and a character model by hand."""
 
 import numpy as np
 
@@ -323,7 +323,7 @@ SEQUENCE = Exercise(
             "If the loss is a mean over the batch, its 1/B is already in dhs. What does the chain rule ask for?",
         ),
         "the weights' gradients of every step are kept apart": M(
-            _walked(collect=lambda parts: np.stack(parts)),
+            _walked(collect=np.stack),
             "The weights have one value for all steps, so they have one gradient.",
         ),
         "each step is given its own state as the state before it": M(
@@ -624,7 +624,7 @@ TRUNCATED = Exercise(
         ),
         "the gradient is that of a sliding window": M(
             _window,
-            "Each loss goes back K steps here, across the borders. In chunks it goes back to the border and no further.",
+            "Each loss goes back K steps here, across borders. In chunks it goes back to the border and no further.",
         ),
         "only the first chunk counts": M(
             _chunked(collect=lambda found: _added(found[:1])),
