@@ -243,6 +243,38 @@ def draw_output_and_h_n(T=4):
     return fig
 
 
+def draw_two_sources(T=4):
+    """Draw the states of T steps with a loss each: forward thin, backward in colours for the two sources of dL/dh_t."""
+    fig, ax = plt.subplots(figsize=(7.2, 3.4))
+    ax.set(xlim=(-0.6, 1.75 * T + 0.6), ylim=(-1.4, 2.3), aspect="equal")
+    ax.axis("off")
+    style = {"arrowstyle": "-|>", "shrinkA": 0, "shrinkB": 0}
+    forward = style | {"color": INK, "linewidth": 0.8, "mutation_scale": 8}
+    own = style | {"color": VERMILION, "linewidth": 2, "mutation_scale": 13}
+    later = style | {"color": BLUE, "linewidth": 2, "mutation_scale": 13}
+
+    def arrow(start, end, bend=0.0, **kinds):
+        ax.add_patch(FancyArrowPatch(start, end, connectionstyle=f"arc3,rad={bend}", **kinds))
+
+    for t in range(T + 1):
+        x = 1.75 * t
+        line = "-" if t else (0, (3, 2))
+        ax.add_patch(Circle((x, 0), 0.4, facecolor="none", edgecolor=INK, linewidth=1.3, linestyle=line))
+        ax.text(x, 0, f"$h_{{{t}}}$", ha="center", va="center", fontsize=11)
+        if t:
+            arrow((x - 1.33, 0.1), (x - 0.42, 0.1), **forward)
+            arrow((x - 0.3, -0.3), (x - 1.45, -0.3), bend=-0.35, **later)
+            ax.text(x - 0.875, -0.78, f"$\\cdot\\, J_{{{t}}}$", color=BLUE, ha="center", va="center", fontsize=10)
+            box = {"boxstyle": "round,pad=0.06", "facecolor": "none", "edgecolor": INK, "linewidth": 1}
+            ax.add_patch(FancyBboxPatch((x - 0.28, 1.33), 0.56, 0.44, **box))
+            ax.text(x, 1.55, f"$L_{{{t}}}$", ha="center", va="center", fontsize=11)
+            arrow((x - 0.12, 0.4), (x - 0.12, 1.25), **forward)
+            arrow((x + 0.12, 1.25), (x + 0.12, 0.4), **own)
+    ax.text(1.75, 2.1, "from the step's own loss", color=VERMILION, ha="center", va="center", fontsize=10)
+    ax.text(1.75 * T - 0.875, -1.15, "from the next step", color=BLUE, ha="center", va="center", fontsize=10)
+    return fig
+
+
 # Figures that a reader can move. `movable` draws every combination of what the controls offer, once. The book's page
 # gets all of them as data; JupyterLab, print and a page without scripts show the picture at the start.
 
