@@ -39,11 +39,11 @@ def _step_back(dh, x, h, h_next, W_xh, W_hh, slope=lambda h, h_next: 1 - h_next 
     da = dh * slope(h, h_next)
     given = {"da": da, "dh": dh, "x": x, "h": h, "h_next": h_next, "W_xh": W_xh, "W_hh": W_hh}
     right = {
-        "x": lambda g: np.einsum("bi,ij->bj", g["da"], g["W_xh"]),
-        "h": lambda g: np.einsum("bi,ij->bj", g["da"], g["W_hh"]),
-        "W_xh": lambda g: np.einsum("bi,bj->ij", g["da"], g["x"]),
-        "W_hh": lambda g: np.einsum("bi,bj->ij", g["da"], g["h"]),
-        "b_h": lambda g: np.einsum("bi->i", g["da"]),
+        "x": lambda g: g["da"] @ g["W_xh"],
+        "h": lambda g: g["da"] @ g["W_hh"],
+        "W_xh": lambda g: g["da"].T @ g["x"],
+        "W_hh": lambda g: g["da"].T @ g["h"],
+        "b_h": lambda g: g["da"].sum(0),
     }
     return {name: entry(given) for name, entry in (right | dict(others)).items()}
 
@@ -127,6 +127,26 @@ STEP = Exercise(
             _but(h=lambda g: np.einsum("bi,ij->bj", g["dh"], g["W_hh"])),
             "W_hh was applied before tanh, so on the way back the slope comes first. Which entry starts from dh?",
         ),
+        "the slope is missing in the gradient of x": M(
+            _but(x=lambda g: np.einsum("bi,ij->bj", g["dh"], g["W_xh"])),
+            "W_xh was applied before tanh, so on the way back the slope comes first. Which entry starts from dh?",
+        ),
+        "the slope is missing in the weights' gradients": M(
+            _but(
+                W_xh=lambda g: np.einsum("bi,bj->ij", g["dh"], g["x"]),
+                W_hh=lambda g: np.einsum("bi,bj->ij", g["dh"], g["h"]),
+                b_h=lambda g: g["dh"].sum(0),
+            ),
+            "The weights act inside tanh. Which entries start from dh?",
+        ),
+        "the slope is multiplied in twice": M(
+            _sloped(lambda h, h_next: (1 - h_next**2) ** 2),
+            "dh is the gradient of the state that the step gave, so tanh has to be crossed: how often?",
+        ),
+        "the gradient of h is multiplied by the slope at h": M(
+            _but(h=lambda g: np.einsum("bi,ij->bj", g["da"], g["W_hh"]) * (1 - g["h"] ** 2)),
+            "That slope belongs to the step before, which multiplies it in when its turn comes.",
+        ),
         "the slope is missing in the bias": M(
             _but(b_h=lambda g: g["dh"].sum(0)),
             "The bias stands inside tanh, like the two products.",
@@ -137,6 +157,10 @@ STEP = Exercise(
         ),
         "W_hh is transposed in the gradient of h": M(
             _but(h=lambda g: g["da"] @ g["W_hh"].T),
+            "Forwards, the rows were multiplied by the transpose. What does a row multiply on the way back?",
+        ),
+        "W_xh is transposed in the gradient of x": M(
+            _but(x=lambda g: g["da"] @ g["W_xh"].T),
             "Forwards, the rows were multiplied by the transpose. What does a row multiply on the way back?",
         ),
         "both matrices are transposed on the way back": M(
@@ -183,6 +207,10 @@ STEP = Exercise(
             lambda dh, *a: _each(lambda g: g / len(dh), "W_xh", "W_hh", "b_h")(dh, *a),
             "If the loss is a mean, its 1/B is already in dh. What does the chain rule ask for, where paths join?",
         ),
+        "the bias's gradient is averaged over the batch": M(
+            lambda dh, *a: _each(lambda g: g / len(dh), "b_h")(dh, *a),
+            "If the loss is a mean, its 1/B is already in dh. What does the chain rule ask for, where paths join?",
+        ),
         "the gradient that came is added to the one that goes": M(
             _but(h=lambda g: np.einsum("bi,ij->bj", g["da"], g["W_hh"]) + g["dh"]),
             "Does h_(t-1) reach h_t in any way but through W_hh?",
@@ -218,7 +246,7 @@ def sequence_cases(rng):
     yield Case("a loss at the first step only", arguments(2, 4, 3, 2, losses=0))
     yield Case("a loss at every step; B, T, D and H all different", arguments(3, 5, 2, 4))
     yield Case("B = T = D = H", arguments(3, 3, 3, 3))
-    yield Case("a batch of one, nine steps", arguments(1, 9, 2, 3))
+    yield Case("a batch of one, six steps", arguments(1, 6, 2, 3))
 
 
 def _walk(
@@ -273,8 +301,21 @@ def _at_step_one(dhs, x, h0, hs, W_xh, W_hh):
     return dhs[:, 0] + late["h0"]
 
 
+def _without_the_first_step(dhs, x, h0, hs, W_xh, W_hh):
+    """Go back to h_1 and leave the first step out: what arrives at h_1 is then taken for the gradient of h_0."""
+    if hs.shape[1] == 1:
+        return {name: np.zeros_like(a) for name, a in {"x": x, "h0": h0, "W_xh": W_xh, "W_hh": W_hh}.items()} | {
+            "b_h": np.zeros(len(W_hh))
+        }
+    found = _walk(dhs[:, 1:], x[:, 1:], hs[:, 0], hs[:, 1:], W_xh, W_hh)
+    return found | {"x": np.concatenate([np.zeros_like(x[:, :1]), found["x"]], axis=1)}
+
+
+W_HH_TRANSPOSED = "W_hh is transposed in the gradient of h"
+
+
 def _with_a_wrong_step(name):
-    wrong = SLOPES[name]
+    wrong = STEP.misconceptions[name]
     advice = f"The loop is right; look at the step, or call rnncore's. {wrong.advice}"
     return M(lambda *a: _walk(*a, step=wrong.implementation), advice)
 
@@ -362,6 +403,14 @@ SEQUENCE = Exercise(
             _ending(lambda found, *a: {"h0": _at_step_one(*a)}),
             "The first step has a state before it, too: go back through it as through the others.",
         ),
+        "the own loss of the first step is added to the gradient of h_0": M(
+            _ending(lambda found, dhs, *a: {"h0": found["h0"] + dhs[:, 0]}),
+            "There is no loss at h_0: dhs[:, 0] belongs to h_1, and has its place there.",
+        ),
+        "the loop ends before the first step": M(
+            _without_the_first_step,
+            "range ends before its second number. Which index has the first step?",
+        ),
         "the gradient of h_0 is summed over the batch": M(
             _ending(lambda found, *a: {"h0": found["h0"].sum(0)}),
             "Every sequence has an initial state of its own here.",
@@ -370,7 +419,7 @@ SEQUENCE = Exercise(
             _into_dhs,
             "Adding into dhs[:, t] writes into the caller's array. Keep the sum in a name of its own.",
         ),
-        **{f"in every step {name}": _with_a_wrong_step(name) for name in list(SLOPES)[:4]},
+        **{f"in every step {name}": _with_a_wrong_step(name) for name in [*list(SLOPES)[:4], W_HH_TRANSPOSED]},
     },
 )
 
@@ -400,23 +449,32 @@ def _differences(f, w, eps, plus=1.0, minus=-1.0, over=2.0):
 def _walking_off(f, w, eps):
     """Move each entry up, then down, and leave it there."""
     gradient = np.zeros_like(w)
-    for index in np.ndindex(*w.shape):
-        w[index] += eps
+    for place in np.ndindex(w.shape):
+        w[place] += eps
         above = f(w)
-        w[index] -= 2 * eps
-        gradient[index] = (above - f(w)) / (2 * eps)
+        w[place] -= 2 * eps
+        gradient[place] = (above - f(w)) / (2 * eps)
     return gradient
 
 
 def _put_back_by_adding(f, w, eps):
     gradient = np.zeros_like(w)
-    for index in np.ndindex(*w.shape):
-        w[index] += eps
+    for place in np.ndindex(w.shape):
+        w[place] += eps
         above = f(w)
-        w[index] -= 2 * eps
+        w[place] -= 2 * eps
         below = f(w)
-        w[index] += eps
-        gradient[index] = (above - below) / (2 * eps)
+        w[place] += eps
+        gradient[place] = (above - below) / (2 * eps)
+    return gradient
+
+
+def _own_array_twice(f, w, eps):
+    gradient, above, below = np.zeros_like(w), w, w
+    for place in np.ndindex(w.shape):
+        above[place] += eps
+        below[place] -= eps
+        gradient[place] = (f(above) - f(below)) / (2 * eps)
     return gradient
 
 
@@ -492,6 +550,20 @@ CHECK = Exercise(
             _walking_off,
             "When you move the second entry, where is the first? And whose array is it?",
         ),
+        "both points are the caller's own array": M(
+            _own_array_twice,
+            "A second name for an array is no second array. Is f ever called with two different points?",
+        ),
+        "the entries nudged so far stay nudged": M(
+            lambda f, w, eps: np.reshape(
+                [(f(w + eps * u) - f(w - eps * u)) / (2 * eps) for u in np.tri(w.size).reshape(-1, *w.shape)], w.shape
+            ),
+            "When you nudge the second entry, is the first where it was?",
+        ),
+        "the derivative comes out, and not the central difference with this ε": M(
+            lambda f, w, eps: _differences(f, w, 1e-5),
+            "With a large ε the two differ, and the check uses one on purpose. Is your step the eps that came?",
+        ),
         "the entries are put back by adding and subtracting ε": M(
             _put_back_by_adding,
             "In floating point, adding ε, taking off 2ε and adding ε need not end where it began.",
@@ -519,22 +591,45 @@ def truncated_cases(rng):
     yield Case("one chunk: K = T", arguments(2, 3, 2, 4, 3))
     yield Case("chunks of one step", arguments(2, 4, 3, 2, 1))
     yield Case("two chunks; B, T, D and H all different", arguments(3, 6, 2, 4, 3))
-    yield Case("the last chunk is shorter", arguments(2, 8, 2, 3, 3))
+    yield Case("the last chunk is shorter", arguments(2, 5, 2, 3, 2))
     yield Case("K is larger than T", arguments(2, 3, 2, 4, 5))
-    yield Case("B = T = D = H, K = 2", arguments(4, 4, 4, 4, 2))
+    yield Case("B = T = D = H, K = 2", arguments(3, 3, 3, 3, 2))
+
+
+def _run(x, h, W_xh, W_hh, b_h):
+    """Return the states; rnncore's checks would cost more time than the few steps of a case."""
+    from_x, found = x @ W_xh.T + b_h, []
+    for t in range(x.shape[1]):
+        h = np.tanh(from_x[:, t] + h @ W_hh.T)
+        found.append(h)
+    return np.stack(found, axis=1)
+
+
+def _run_back(dhs, x, h, hs, W_hh):
+    """Return the weights' gradients, likewise."""
+    das, dh = (1 - hs * hs) * 1.0, 0.0
+    for t in range(x.shape[1])[::-1]:
+        das[:, t] *= dhs[:, t] + dh
+        dh = das[:, t] @ W_hh
+    rows, before = das.reshape(-1, len(W_hh)), np.concatenate([h[:, None], hs[:, :-1]], axis=1)
+    return {
+        "W_xh": rows.T @ x.reshape(len(rows), -1),
+        "W_hh": rows.T @ before.reshape(len(rows), -1),
+        "b_h": rows.sum(0),
+    }
 
 
 def _pieces(dhs, x, h0, W_xh, W_hh, b_h, spans, start=None):
     """Return the weights' gradients of pieces of the sequence, one dictionary for each (first step, step after).
 
-    start(h0, hs, first, last) is the state from which a piece begins: hs of the whole sequence before it, if None.
+    start(h0, hs, first) is the state from which a piece begins: hs of the whole sequence before it, if None.
     """
-    hs, found = rnncore.rnn_forward(x, h0, W_xh, W_hh, b_h), []
-    start = start or (lambda h0, hs, first: hs[:, first - 1] if first else h0)
+    hs, found = _run(x, h0, W_xh, W_hh, b_h), []
     for first, last in spans:
-        h = start(h0, hs, first)
-        inner = rnncore.rnn_forward(x[:, first:last], h, W_xh, W_hh, b_h)
-        found.append(rnncore.rnn_backward(dhs[:, first:last], x[:, first:last], h, inner, W_xh, W_hh))
+        c = slice(first, last)
+        h = start(h0, hs, first) if start else hs[:, first - 1] if first else h0
+        inner = _run(x[:, c], h, W_xh, W_hh, b_h) if start else hs[:, c]
+        found.append(_run_back(dhs[:, c], x[:, c], h, inner, W_hh))
     return found
 
 
@@ -570,7 +665,7 @@ def _from_the_first_state_of_the_chunk(h0, x, *weights, K):
     h = h0
     for first, last in _spans(x.shape[1], K):
         yield first, h
-        h = rnncore.rnn_forward(x[:, first:last], h, *weights)[:, 0]
+        h = _run(x[:, first:last], h, *weights)[:, 0]
 
 
 def _first_state_handed_on(dhs, x, h0, W_xh, W_hh, b_h, K):
@@ -583,6 +678,17 @@ def _only_the_chunks_last_loss(dhs, *rest):
     kept = np.zeros_like(dhs)
     kept[:, last] = dhs[:, last]
     return _chunks(kept, *rest)
+
+
+def _back_from(before):
+    """Return chunk and detach with a wrong state before each chunk on the way back: before(h0, hs, first)."""
+
+    def wrong(dhs, x, h0, W_xh, W_hh, b_h, K):
+        hs = _run(x, h0, W_xh, W_hh, b_h)
+        chunks = [(slice(first, last), before(h0, hs, first)) for first, last in _spans(x.shape[1], K)]
+        return _added([_run_back(dhs[:, c], x[:, c], h, hs[:, c], W_hh) for c, h in chunks])
+
+    return wrong
 
 
 def _whole_chunks_only(dhs, *rest):
@@ -621,6 +727,26 @@ TRUNCATED = Exercise(
         "the first state of a chunk is handed on, not the last": M(
             _first_state_handed_on,
             "Which of a chunk's states has read all of it?",
+        ),
+        "each chunk goes back with its own first state as the one before it": M(
+            _back_from(lambda h0, hs, first: hs[:, first] if first else h0),
+            "hs[:, begin] is the state after the chunk's first step. Which state did that step get?",
+        ),
+        "each chunk goes back with h_0 as the state before it": M(
+            _back_from(lambda h0, hs, first: h0),
+            "Forwards the state is right. Which state did the chunk's first step get, for the gradient of W_hh?",
+        ),
+        "each chunk goes back with zeros as the state before it": M(
+            _back_from(lambda h0, hs, first: 0 * h0),
+            "Forwards the state is right. Which state did the chunk's first step get, for the gradient of W_hh?",
+        ),
+        "the first chunk goes back with h_T as the state before it": M(
+            _back_from(lambda h0, hs, first: hs[:, first - 1]),
+            "Where a chunk begins at 0, what does the index begin - 1 mean to Python?",
+        ),
+        "only the last K steps count": M(
+            _chunked(spans=lambda T, K: [(max(0, T - K), T)]),
+            "The sequence is cut into chunks, and all of them count. What becomes of the first steps?",
         ),
         "the gradient is that of a sliding window": M(
             _window,
@@ -701,7 +827,7 @@ def _one_hot(codes, V):
 
 
 def _states(codes, W_xh, W_hh, b_h):
-    return rnncore.rnn_forward(_one_hot(codes, W_xh.shape[1]), None, W_xh, W_hh, b_h)
+    return _run(_one_hot(codes, W_xh.shape[1]), np.zeros((len(codes), len(b_h))), W_xh, W_hh, b_h)
 
 
 def _late(hs):
@@ -790,6 +916,14 @@ LOSS = Exercise(
             _lost(lambda logs, chosen: -chosen.mean() / np.log(2)),
             "Nats come from the natural logarithm; base 2 gives bits.",
         ),
+        "the logarithm has base 10": M(
+            _lost(lambda logs, chosen: -chosen.mean() / np.log(10)),
+            "Nats come from the natural logarithm.",
+        ),
+        "the softmax is taken twice": M(
+            _lost(lambda logs, chosen: float((np.log(np.exp(np.exp(logs)).sum(-1)) - np.exp(chosen)).mean())),
+            "Probabilities need no second softmax. Which of your lines take one?",
+        ),
         "the minus sign is missing": M(
             _lost(lambda logs, chosen: chosen.mean()),
             "The logarithm of a probability is never positive. What sign should a loss have?",
@@ -855,7 +989,7 @@ def _gradients(
     axis=-1,
     see=lambda hs: hs,
     back=lambda dhs, hs: dhs,
-    reach=None,
+    reach=_run_back,
 ):
     """Return the model's gradients. Each keyword stands for one decision, right unless another is given."""
     x, V = _one_hot(codes[:, :-1], len(b_y)), len(b_y)
@@ -863,7 +997,7 @@ def _gradients(
     scores = np.einsum("bth,vh->btv", hs, W_hy) + b_y
     d = signal(_softmax(scores, axis), _one_hot(codes[:, wanted], V), scores) / count(*hs.shape[:2])
     dhs = back(np.einsum("btv,vh->bth", d, W_hy), hs)
-    found = (reach or rnncore.rnn_backward)(dhs, x, None, hs, W_xh, W_hh)
+    found = reach(dhs, x, np.zeros_like(hs[:, 0]), hs, W_hh)
     outputs = {"W_hy": np.einsum("btv,bth->vh", d, see(hs)), "b_y": np.einsum("btv->v", d)}
     return {name: found[name] for name in WEIGHTS} | outputs
 
@@ -886,8 +1020,8 @@ def _at_the_last_step(p, target, scores):
     return d
 
 
-def _own_step_only(dhs, x, h0, hs, W_xh, W_hh):
-    return _walk(dhs, x, np.zeros_like(hs[:, 0]), hs, W_xh, W_hh, arrives=lambda dhs_t, dh: dhs_t)
+def _own_step_only(dhs, x, h0, hs, W_hh):
+    return _run_back(dhs, x, h0, hs, 0 * W_hh)  # nothing is handed back
 
 
 GRADIENTS = Exercise(
@@ -911,6 +1045,22 @@ GRADIENTS = Exercise(
         "the loss is averaged over time only": M(
             _graded(count=lambda B, T: T),
             "The loss is a mean over all predictions of the batch. How many are there?",
+        ),
+        "the number of characters is counted instead of that of predictions": M(
+            _graded(count=lambda B, T: B * (T + 1)),
+            "A row of codes holds one character more than there are predictions.",
+        ),
+        "the number of predictions is missing in what goes back to the states": M(
+            lambda codes, *a: _graded(back=lambda dhs, hs: dhs * codes[:, 1:].size)(codes, *a),
+            "The mean belongs to the gradient of the scores, before it branches. Which branch lacks it?",
+        ),
+        "the number of predictions is missing in the output layer's gradients": M(
+            lambda codes, *a: _then(lambda f: {n: f[n] * codes[:, 1:].size for n in ("W_hy", "b_y")})(codes, *a),
+            "The mean belongs to the gradient of the scores, before it branches. Which branch lacks it?",
+        ),
+        "the gradients of what lies below the output layer are divided twice": M(
+            lambda codes, *a: _graded(back=lambda dhs, hs: dhs / codes[:, 1:].size)(codes, *a),
+            "The mean is in the gradient of the scores already.",
         ),
         "the one-hot vector of the target is not subtracted": M(
             _graded(signal=lambda p, target, scores: p),
