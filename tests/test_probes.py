@@ -454,3 +454,12 @@ def test_the_reference_for_two_directions_gives_what_a_packed_layer_gives():
         assert torch.allclose(found[0], output, rtol=0, atol=1e-12) and torch.allclose(
             found[1], h_n, rtol=0, atol=1e-12
         )
+
+
+def test_a_function_for_a_gradient_check_is_made_where_the_answer_runs():
+    arguments = {"c": np.array([[1.0, 2.0], [0.0, 1.0]]), "w": np.array([3.0, -1.0]), "eps": 0.5}
+    assert probes.on_a_sum_of_cubes(lambda f, w, eps: (f(w), f(w + eps), eps), arguments) == (0.0, 15.5, 0.5)
+    with pytest.raises(
+        ValueError, match=r"f takes an array of shape \(2,\); here came a NumPy array of shape \(1, 2\)"
+    ):
+        probes.on_a_sum_of_cubes(lambda f, w, eps: f(w[None]), arguments)

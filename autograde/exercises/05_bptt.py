@@ -496,7 +496,6 @@ CHECK = Exercise(
     cases=check_cases,
     probe=on_a_sum_of_cubes,
     section="“Nudge and measure”",
-    forbidden=("torch.autograd",),
     misconceptions={
         "the difference is one-sided, upwards": M(
             lambda f, w, eps: _differences(f, w, eps, minus=0.0, over=1.0),
@@ -706,7 +705,6 @@ TRUNCATED = Exercise(
     probe=call,
     axes=WEIGHTS,
     section="“Truncation”",
-    forbidden=("torch.autograd",),
     misconceptions={
         "the gradient is not cut": M(
             lambda dhs, x, h0, W_xh, W_hh, b_h, K: _chunks(dhs, x, h0, W_xh, W_hh, b_h, dhs.shape[1]),
