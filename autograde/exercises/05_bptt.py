@@ -1,5 +1,7 @@
 """Chapter 5: a step and a sequence backwards, a gradient check, truncation, and a character model by hand."""
 
+from functools import partial
+
 import numpy as np
 
 import rnncore
@@ -13,6 +15,10 @@ WEIGHTS = {"W_xh": "H D", "W_hh": "H H", "b_h": "H"}
 
 # ----------------------------------------------------------------------------------------------------------
 # step-backward: step_backward(dh, x, h, h_next, W_xh, W_hh) -> {"x", "h", "W_xh", "W_hh", "b_h"}
+
+
+def _weights():
+    return "W_xh", "W_hh", "b_h"
 
 
 def step_cases(rng):
@@ -34,45 +40,52 @@ def step_cases(rng):
     yield Case("large inputs, states near -1 and 1", arguments(3, 2, 4, scale=4.0))
 
 
-def _step_back(dh, x, h, h_next, W_xh, W_hh, slope=lambda h, h_next: 1 - h_next * h_next, others=()):
-    """Return the gradients of a step; `slope`, and entries in `others`, functions of da and what came, may be wrong."""
-    da = dh * slope(h, h_next)
-    given = {"da": da, "dh": dh, "x": x, "h": h, "h_next": h_next, "W_xh": W_xh, "W_hh": W_hh}
-    right = {
-        "x": lambda g: g["da"] @ g["W_xh"],
-        "h": lambda g: g["da"] @ g["W_hh"],
-        "W_xh": lambda g: g["da"].T @ g["x"],
-        "W_hh": lambda g: g["da"].T @ g["h"],
-        "b_h": lambda g: g["da"].sum(0),
-    }
-    return {name: entry(given) for name, entry in (right | dict(others)).items()}
+def _step_back(
+    dh,
+    x,
+    h,
+    h_next,
+    W_xh,
+    W_hh,
+    slope=lambda h, h_next: 1 - h_next * h_next,
+    to_x=lambda g: g["da"] @ g["W_xh"],
+    to_h=lambda g: g["da"] @ g["W_hh"],
+    to_W_xh=lambda g: g["da"].T @ g["x"],
+    to_W_hh=lambda g: g["da"].T @ g["h"],
+    to_b_h=lambda g: g["da"].sum(0),
+):
+    """Return the gradients of a step. Each keyword stands for one decision, right unless another is given."""
+    g = {"da": dh * slope(h, h_next), "dh": dh, "x": x, "h": h, "h_next": h_next, "W_xh": W_xh, "W_hh": W_hh}
+    return {"x": to_x(g), "h": to_h(g), "W_xh": to_W_xh(g), "W_hh": to_W_hh(g), "b_h": to_b_h(g)}
 
 
-def _sloped(slope):
-    return lambda *a: _step_back(*a, slope=slope)
-
-
-def _but(**others):
-    return lambda *a: _step_back(*a, others=others)
-
-
-def _each(change, *names):
+def _each(arguments, change, *names):
     """Return the gradients of a step with `change` made to the entries of these names."""
-
-    def wrong(*a):
-        found = _step_back(*a)
-        return found | {name: change(found[name]) for name in names}
-
-    return wrong
+    found = _step_back(*arguments)
+    return found | {name: change(found[name]) for name in names}
 
 
 def _per_sequence(*a):
     """Keep the axis of the batch in the weights' gradients."""
-    return _but(
-        W_xh=lambda g: np.einsum("bi,bj->bij", g["da"], g["x"]),
-        W_hh=lambda g: np.einsum("bi,bj->bij", g["da"], g["h"]),
-        b_h=lambda g: g["da"],
-    )(*a)
+    return _step_back(
+        *a,
+        to_W_xh=lambda g: np.einsum("bi,bj->bij", g["da"], g["x"]),
+        to_W_hh=lambda g: np.einsum("bi,bj->bij", g["da"], g["h"]),
+        to_b_h=lambda g: g["da"],
+    )
+
+
+def _without_slope_in_the_weights(*a):
+    return _step_back(
+        *a,
+        to_W_xh=lambda g: g["dh"].T @ g["x"],
+        to_W_hh=lambda g: g["dh"].T @ g["h"],
+        to_b_h=lambda g: g["dh"].sum(0),
+    )
+
+
+def _both_transposed_on_the_way_back(*a):
+    return _step_back(*a, to_x=lambda g: g["da"] @ g["W_xh"].T, to_h=lambda g: g["da"] @ g["W_hh"].T)
 
 
 def _into_dh(dh, x, h, h_next, W_xh, W_hh):
@@ -86,27 +99,27 @@ def _slope_after_the_product(g):
 
 SLOPES = {  # wrong in every entry; also what a hand-written step in the sequence may have
     "the slope is taken at the state before the step": M(
-        _sloped(lambda h, h_next: 1 - h * h),
+        partial(_step_back, slope=lambda h, h_next: 1 - h * h),
         "tanh was applied in this step. Which of the two states did it give?",
     ),
     "the slope of tanh is missing": M(
-        _sloped(lambda h, h_next: 1.0),
+        partial(_step_back, slope=lambda h, h_next: 1.0),
         "Between dL/dh_t and dL/da_t stands tanh. What does it multiply by?",
     ),
     "tanh is taken once more in the slope": M(
-        _sloped(lambda h, h_next: 1 - np.tanh(h_next) ** 2),
+        partial(_step_back, slope=lambda h, h_next: 1 - np.tanh(h_next) ** 2),
         "The formula 1 - tanh(a)² wants tanh of the sum a. What is h_next already?",
     ),
     "the state in the slope is not squared": M(
-        _sloped(lambda h, h_next: 1 - h_next),
+        partial(_step_back, slope=lambda h, h_next: 1 - h_next),
         "A slope of tanh is never above 1. Is yours, where the state is negative?",
     ),
     "the slope is the sigmoid's": M(
-        _sloped(lambda h, h_next: h_next * (1 - h_next)),
+        partial(_step_back, slope=lambda h, h_next: h_next * (1 - h_next)),
         "s(1 - s) is the slope of the sigmoid. Which function made this state?",
     ),
     "the slope is ReLU's": M(
-        _sloped(lambda h, h_next: 1.0 * (h_next > 0)),
+        partial(_step_back, slope=lambda h, h_next: 1.0 * (h_next > 0)),
         "A slope of 0 or 1 is ReLU's. Which function made this state?",
     ),
 }
@@ -124,63 +137,59 @@ STEP = Exercise(
     misconceptions={
         **SLOPES,
         "the slope is missing in the gradient of h": M(
-            _but(h=lambda g: np.einsum("bi,ij->bj", g["dh"], g["W_hh"])),
+            partial(_step_back, to_h=lambda g: np.einsum("bi,ij->bj", g["dh"], g["W_hh"])),
             "W_hh was applied before tanh, so on the way back the slope comes first. Which entry starts from dh?",
         ),
         "the slope is missing in the gradient of x": M(
-            _but(x=lambda g: np.einsum("bi,ij->bj", g["dh"], g["W_xh"])),
+            partial(_step_back, to_x=lambda g: np.einsum("bi,ij->bj", g["dh"], g["W_xh"])),
             "W_xh was applied before tanh, so on the way back the slope comes first. Which entry starts from dh?",
         ),
         "the slope is missing in the weights' gradients": M(
-            _but(
-                W_xh=lambda g: np.einsum("bi,bj->ij", g["dh"], g["x"]),
-                W_hh=lambda g: np.einsum("bi,bj->ij", g["dh"], g["h"]),
-                b_h=lambda g: g["dh"].sum(0),
-            ),
+            _without_slope_in_the_weights,
             "The weights act inside tanh. Which entries start from dh?",
         ),
         "the slope is multiplied in twice": M(
-            _sloped(lambda h, h_next: (1 - h_next**2) ** 2),
+            partial(_step_back, slope=lambda h, h_next: (1 - h_next**2) ** 2),
             "dh is the gradient of the state that the step gave, so tanh has to be crossed: how often?",
         ),
         "the gradient of h is multiplied by the slope at h": M(
-            _but(h=lambda g: np.einsum("bi,ij->bj", g["da"], g["W_hh"]) * (1 - g["h"] ** 2)),
+            partial(_step_back, to_h=lambda g: np.einsum("bi,ij->bj", g["da"], g["W_hh"]) * (1 - g["h"] ** 2)),
             "That slope belongs to the step before, which multiplies it in when its turn comes.",
         ),
         "the slope is missing in the bias": M(
-            _but(b_h=lambda g: g["dh"].sum(0)),
+            partial(_step_back, to_b_h=lambda g: g["dh"].sum(0)),
             "The bias stands inside tanh, like the two products.",
         ),
         "the slope comes after the product with W_hh": M(
-            _but(h=_slope_after_the_product),
+            partial(_step_back, to_h=_slope_after_the_product),
             "Walk back in the reverse of the order in which the step was computed: what was done last comes first.",
         ),
         "W_hh is transposed in the gradient of h": M(
-            _but(h=lambda g: g["da"] @ g["W_hh"].T),
+            partial(_step_back, to_h=lambda g: g["da"] @ g["W_hh"].T),
             "Forwards, the rows were multiplied by the transpose. What does a row multiply on the way back?",
         ),
         "W_xh is transposed in the gradient of x": M(
-            _but(x=lambda g: g["da"] @ g["W_xh"].T),
+            partial(_step_back, to_x=lambda g: g["da"] @ g["W_xh"].T),
             "Forwards, the rows were multiplied by the transpose. What does a row multiply on the way back?",
         ),
         "both matrices are transposed on the way back": M(
-            _but(x=lambda g: g["da"] @ g["W_xh"].T, h=lambda g: g["da"] @ g["W_hh"].T),
+            _both_transposed_on_the_way_back,
             "Forwards, the rows were multiplied by the transposes. What does a row multiply on the way back?",
         ),
         "the gradient of W_hh is made with the new state": M(
-            _but(W_hh=lambda g: np.einsum("bi,bj->ij", g["da"], g["h_next"])),
+            partial(_step_back, to_W_hh=lambda g: np.einsum("bi,bj->ij", g["da"], g["h_next"])),
             "What did W_hh multiply in this step?",
         ),
         "the gradient of W_hh is made without a state": M(
-            _but(W_hh=lambda g: np.einsum("bi,j->ij", g["da"], np.ones(len(g["W_hh"])))),
+            partial(_step_back, to_W_hh=lambda g: np.einsum("bi,j->ij", g["da"], np.ones(len(g["W_hh"])))),
             "What did W_hh multiply in this step? Where that is 0, its gradient is 0.",
         ),
         "the gradient of W_hh is transposed": M(
-            _each(np.transpose, "W_hh"),
+            lambda *a: _each(a, np.transpose, "W_hh"),
             "Entry i, j of the gradient belongs to W_hh[i, j]: which index belongs to da, which to the state?",
         ),
         "the gradients of both matrices are transposed": M(
-            _each(np.transpose, "W_xh", "W_hh"),
+            lambda *a: _each(a, np.transpose, "W_xh", "W_hh"),
             "A gradient has the shape of what it is the gradient of; compare where D and H differ.",
         ),
         "the weights' gradients are not summed over the batch": M(
@@ -188,31 +197,31 @@ STEP = Exercise(
             "All sequences of the batch used the same weights. What becomes of the parts?",
         ),
         "the bias's gradient is not summed over the batch": M(
-            _but(b_h=lambda g: g["da"]),
+            partial(_step_back, to_b_h=lambda g: g["da"]),
             "All sequences of the batch used the same bias. What becomes of the parts?",
         ),
         "the bias's gradient is summed over the units": M(
-            _but(b_h=lambda g: g["da"].sum(1)),
+            partial(_step_back, to_b_h=lambda g: g["da"].sum(1)),
             "The bias has one entry for each unit. Which axis of da is the batch?",
         ),
         "the bias's gradient is one number": M(
-            _but(b_h=lambda g: g["da"].sum()),
+            partial(_step_back, to_b_h=lambda g: g["da"].sum()),
             "The bias has one entry for each unit. Over which axis do you sum?",
         ),
         "the bias's gradient keeps an axis of length 1": M(
-            _but(b_h=lambda g: g["da"].sum(0, keepdims=True)),
+            partial(_step_back, to_b_h=lambda g: g["da"].sum(0, keepdims=True)),
             "A gradient has the shape of what it is the gradient of.",
         ),
         "the weights' gradients are averaged over the batch": M(
-            lambda dh, *a: _each(lambda g: g / len(dh), "W_xh", "W_hh", "b_h")(dh, *a),
+            lambda *a: _each(a, lambda g: g / len(a[0]), "W_xh", "W_hh", "b_h"),
             "If the loss is a mean, its 1/B is already in dh. What does the chain rule ask for, where paths join?",
         ),
         "the bias's gradient is averaged over the batch": M(
-            lambda dh, *a: _each(lambda g: g / len(dh), "b_h")(dh, *a),
+            lambda *a: _each(a, lambda g: g / len(a[0]), "b_h"),
             "If the loss is a mean, its 1/B is already in dh. What does the chain rule ask for, where paths join?",
         ),
         "the gradient that came is added to the one that goes": M(
-            _but(h=lambda g: np.einsum("bi,ij->bj", g["da"], g["W_hh"]) + g["dh"]),
+            partial(_step_back, to_h=lambda g: np.einsum("bi,ij->bj", g["da"], g["W_hh"]) + g["dh"]),
             "Does h_(t-1) reach h_t in any way but through W_hh?",
         ),
         "dh is changed in place": M(
@@ -271,22 +280,18 @@ def _walk(
         parts[t] = step(total, x[:, t], before(h0, hs, t), hs[:, t], W_xh, W_hh)
         dxs[:, t] = parts[t]["x"]
         dh = carry(total, parts[t]["h"])
-    weights = {name: collect([parts[t][name] for t in range(T)]) for name in WEIGHTS}
+    weights = {name: collect([parts[t][name] for t in range(T)]) for name in _weights()}
     return {"x": dxs, "h0": dh, **weights}
 
 
-def _walked(**decisions):
-    return lambda *a: _walk(*a, **decisions)
-
-
-def _ending(change):
+def _ending(arguments, change):
     """Return the right gradients with a change made to them: change(found, the arguments)."""
+    found = _walk(*arguments)
+    return found | change(found, *arguments)
 
-    def wrong(*a):
-        found = _walk(*a)
-        return found | change(found, *a)
 
-    return wrong
+def _apart(parts):
+    return np.stack(parts)
 
 
 def _into_dhs(dhs, x, h0, hs, W_xh, W_hh):
@@ -317,7 +322,7 @@ W_HH_TRANSPOSED = "W_hh is transposed in the gradient of h"
 def _with_a_wrong_step(name):
     wrong = STEP.misconceptions[name]
     advice = f"The loop is right; look at the step, or call rnncore's. {wrong.advice}"
-    return M(lambda *a: _walk(*a, step=wrong.implementation), advice)
+    return M(partial(_walk, step=wrong.implementation), advice)
 
 
 SEQUENCE = Exercise(
@@ -332,7 +337,7 @@ SEQUENCE = Exercise(
     provided=("rnn_step_backward", "rnn_jacobian"),
     misconceptions={
         "the gradient from the next step is left out": M(
-            _walked(arrives=lambda dhs_t, dh: dhs_t),
+            partial(_walk, arrives=lambda dhs_t, dh: dhs_t),
             "A state acts on its own loss and on the next state. How many of the two does your dL/dh_t hold?",
         ),
         "the losses of all steps but the last are left out": M(
@@ -340,71 +345,71 @@ SEQUENCE = Exercise(
             "dhs has an entry for each step. When is each of them added?",
         ),
         "the gradient that arrived is carried on unchanged beside what the step sends back": M(
-            _walked(carry=lambda dh, back: dh + back),
+            partial(_walk, carry=lambda dh, back: dh + back),
             "What a step sends back takes the place of what it got. Is there a += where an = should stand?",
         ),
         "the gradient that arrived is carried on, and not what the step sends back": M(
-            _walked(carry=lambda dh, back: dh),
+            partial(_walk, carry=lambda dh, back: dh),
             "Which entry of the step's result belongs to the state before it?",
         ),
         "the weights' gradients are those of the first step only": M(
-            _walked(collect=lambda parts: parts[0]),
+            partial(_walk, collect=lambda parts: parts[0]),
             "Is there an = where a += should stand? Every step used the weights.",
         ),
         "the weights' gradients are those of the last step only": M(
-            _walked(collect=lambda parts: parts[-1]),
+            partial(_walk, collect=lambda parts: parts[-1]),
             "Every step used the weights; what does each of them add?",
         ),
         "the weights' gradients are averaged over the steps": M(
-            _walked(collect=lambda parts: sum(parts) / len(parts)),
+            partial(_walk, collect=lambda parts: sum(parts) / len(parts)),
             "If the loss is a mean over steps, its 1/T is already in dhs. What does the chain rule ask for?",
         ),
         "the weights' gradients are averaged over the batch": M(
-            _ending(lambda found, dhs, *a: {name: found[name] / len(dhs) for name in WEIGHTS}),
+            lambda *a: _ending(a, lambda found, dhs, *rest: {name: found[name] / len(dhs) for name in _weights()}),
             "If the loss is a mean over the batch, its 1/B is already in dhs. What does the chain rule ask for?",
         ),
         "the weights' gradients of every step are kept apart": M(
-            _walked(collect=np.stack),
+            partial(_walk, collect=_apart),
             "The weights have one value for all steps, so they have one gradient.",
         ),
         "each step is given its own state as the state before it": M(
-            _walked(before=lambda h0, hs, t: hs[:, t]),
+            partial(_walk, before=lambda h0, hs, t: hs[:, t]),
             "hs[:, 0] is h_1. Which state did the first step get, and which the step at index t?",
         ),
         "every step is given h_0 as the state before it": M(
-            _walked(before=lambda h0, hs, t: h0),
+            partial(_walk, before=lambda h0, hs, t: h0),
             "Only the first step got h_0. Which state did the others get?",
         ),
         "h_0 is taken for zeros": M(
-            _walked(before=lambda h0, hs, t: hs[:, t - 1] if t else 0 * h0),
+            partial(_walk, before=lambda h0, hs, t: hs[:, t - 1] if t else 0 * h0),
             "The first step got h_0, which need not be zero. Which argument is never used?",
         ),
         "the first step is given h_T as the state before it": M(
-            _walked(before=lambda h0, hs, t: hs[:, t - 1]),
+            partial(_walk, before=lambda h0, hs, t: hs[:, t - 1]),
             "Where t is 0, what does the index t - 1 mean to Python?",
         ),
         "the loop runs forwards": M(
-            _walked(order=lambda steps: steps),
+            partial(_walk, order=lambda steps: steps),
             "A step can go back only when all that comes after it has. Which step is first?",
         ),
         "the gradients of the inputs are in reverse order": M(
-            _ending(lambda found, *a: {"x": found["x"][:, ::-1]}),
+            lambda *a: _ending(a, lambda found, *rest: {"x": found["x"][:, ::-1]}),
             "The loop makes the last step's gradient first. In which order do you stack them?",
         ),
         "time comes before the batch in the gradients of the inputs": M(
-            _ending(lambda found, *a: {"x": np.swapaxes(found["x"], 0, 1)}),
+            lambda *a: _ending(a, lambda found, *rest: {"x": np.swapaxes(found["x"], 0, 1)}),
             "The numbers are right; the gradient of x has the shape of x.",
         ),
         "the gradient of h_0 is left at zero": M(
-            _ending(lambda found, *a: {"h0": np.zeros_like(found["h0"])}),
+            lambda *a: _ending(a, lambda found, *rest: {"h0": np.zeros_like(found["h0"])}),
             "What does the first step send back?",
         ),
         "the gradient of h_0 is that of h_1": M(
-            _ending(lambda found, *a: {"h0": _at_step_one(*a)}),
+            lambda *a: _ending(a, lambda found, *rest: {"h0": _at_step_one(*rest)}),
             "The first step has a state before it, too: go back through it as through the others.",
         ),
         "the own loss of the first step is added to the gradient of h_0": M(
-            _ending(lambda found, dhs, *a: {"h0": found["h0"] + dhs[:, 0]}),
+            lambda *a: _ending(a, lambda found, dhs, *rest: {"h0": found["h0"] + dhs[:, 0]}),
             "There is no loss at h_0: dhs[:, 0] belongs to h_1, and has its place there.",
         ),
         "the loop ends before the first step": M(
@@ -412,7 +417,7 @@ SEQUENCE = Exercise(
             "range ends before its second number. Which index has the first step?",
         ),
         "the gradient of h_0 is summed over the batch": M(
-            _ending(lambda found, *a: {"h0": found["h0"].sum(0)}),
+            lambda *a: _ending(a, lambda found, *rest: {"h0": found["h0"].sum(0)}),
             "Every sequence has an initial state of its own here.",
         ),
         "dhs is changed in place": M(
@@ -633,7 +638,7 @@ def _pieces(dhs, x, h0, W_xh, W_hh, b_h, spans, start=None):
 
 
 def _added(found, weight=1.0):
-    return {name: weight * sum(part[name] for part in found) for name in WEIGHTS}
+    return {name: weight * sum(part[name] for part in found) for name in _weights()}
 
 
 def _spans(T, K):
@@ -643,10 +648,6 @@ def _spans(T, K):
 def _chunks(dhs, *rest, spans=_spans, start=None, collect=_added):
     *arrays, K = rest
     return collect(_pieces(dhs, *arrays, spans(dhs.shape[1], K), start))
-
-
-def _chunked(**decisions):
-    return lambda *a: _chunks(*a, **decisions)
 
 
 def _window(dhs, x, h0, W_xh, W_hh, b_h, K):
@@ -679,15 +680,11 @@ def _only_the_chunks_last_loss(dhs, *rest):
     return _chunks(kept, *rest)
 
 
-def _back_from(before):
+def _back_from(dhs, x, h0, W_xh, W_hh, b_h, K, before):
     """Return chunk and detach with a wrong state before each chunk on the way back: before(h0, hs, first)."""
-
-    def wrong(dhs, x, h0, W_xh, W_hh, b_h, K):
-        hs = _run(x, h0, W_xh, W_hh, b_h)
-        chunks = [(slice(first, last), before(h0, hs, first)) for first, last in _spans(x.shape[1], K)]
-        return _added([_run_back(dhs[:, c], x[:, c], h, hs[:, c], W_hh) for c, h in chunks])
-
-    return wrong
+    hs = _run(x, h0, W_xh, W_hh, b_h)
+    chunks = [(slice(first, last), before(h0, hs, first)) for first, last in _spans(x.shape[1], K)]
+    return _added([_run_back(dhs[:, c], x[:, c], h, hs[:, c], W_hh) for c, h in chunks])
 
 
 def _whole_chunks_only(dhs, *rest):
@@ -711,15 +708,15 @@ TRUNCATED = Exercise(
             "This is the full gradient. Where do your chunks end, and does anything cross the border backwards?",
         ),
         "every chunk begins from h_0": M(
-            _chunked(start=lambda h0, hs, first: h0),
+            partial(_chunks, start=lambda h0, hs, first: h0),
             "What is cut is the gradient. Which state does the second chunk begin with?",
         ),
         "every chunk but the first begins from zeros": M(
-            _chunked(start=lambda h0, hs, first: 0 * h0 if first else h0),
+            partial(_chunks, start=lambda h0, hs, first: 0 * h0 if first else h0),
             "What is cut is the gradient. Which state does the second chunk begin with?",
         ),
         "every chunk begins from zeros": M(
-            _chunked(start=lambda h0, hs, first: 0 * h0),
+            partial(_chunks, start=lambda h0, hs, first: 0 * h0),
             "What is cut is the gradient. Which state does the first chunk begin with, and which the second?",
         ),
         "the first state of a chunk is handed on, not the last": M(
@@ -727,23 +724,23 @@ TRUNCATED = Exercise(
             "Which of a chunk's states has read all of it?",
         ),
         "each chunk goes back with its own first state as the one before it": M(
-            _back_from(lambda h0, hs, first: hs[:, first] if first else h0),
+            partial(_back_from, before=lambda h0, hs, first: hs[:, first] if first else h0),
             "hs[:, begin] is the state after the chunk's first step. Which state did that step get?",
         ),
         "each chunk goes back with h_0 as the state before it": M(
-            _back_from(lambda h0, hs, first: h0),
+            partial(_back_from, before=lambda h0, hs, first: h0),
             "Forwards the state is right. Which state did the chunk's first step get, for the gradient of W_hh?",
         ),
         "each chunk goes back with zeros as the state before it": M(
-            _back_from(lambda h0, hs, first: 0 * h0),
+            partial(_back_from, before=lambda h0, hs, first: 0 * h0),
             "Forwards the state is right. Which state did the chunk's first step get, for the gradient of W_hh?",
         ),
         "the first chunk goes back with h_T as the state before it": M(
-            _back_from(lambda h0, hs, first: hs[:, first - 1]),
+            partial(_back_from, before=lambda h0, hs, first: hs[:, first - 1]),
             "Where a chunk begins at 0, what does the index begin - 1 mean to Python?",
         ),
         "only the last K steps count": M(
-            _chunked(spans=lambda T, K: [(max(0, T - K), T)]),
+            partial(_chunks, spans=lambda T, K: [(max(0, T - K), T)]),
             "The sequence is cut into chunks, and all of them count. What becomes of the first steps?",
         ),
         "the gradient is that of a sliding window": M(
@@ -751,11 +748,11 @@ TRUNCATED = Exercise(
             "Each loss goes back K steps here, across borders. In chunks it goes back to the border and no further.",
         ),
         "only the first chunk counts": M(
-            _chunked(collect=lambda found: _added(found[:1])),
+            partial(_chunks, collect=lambda found: _added(found[:1])),
             "How far to the right does your return stand: in the loop or after it?",
         ),
         "only the last chunk counts": M(
-            _chunked(collect=lambda found: _added(found[-1:])),
+            partial(_chunks, collect=lambda found: _added(found[-1:])),
             "Is there an = where a += should stand?",
         ),
         "a last chunk that is shorter is left out": M(
@@ -763,19 +760,21 @@ TRUNCATED = Exercise(
             "T need not be a multiple of K. Which steps does your last chunk hold?",
         ),
         "the mean over the chunks is taken": M(
-            _chunked(collect=lambda found: _added(found, 1 / len(found))),
+            partial(_chunks, collect=lambda found: _added(found, 1 / len(found))),
             "Every chunk adds its part to the gradients of the weights that all of them share.",
         ),
         "K is taken for the number of chunks": M(
-            _chunked(spans=lambda T, K: [(int(s[0]), int(s[-1]) + 1) for s in np.array_split(range(T), K) if len(s)]),
+            partial(
+                _chunks, spans=lambda T, K: [(int(s[0]), int(s[-1]) + 1) for s in np.array_split(range(T), K) if len(s)]
+            ),
             "K is how many steps a chunk has, not how many chunks there are.",
         ),
         "the chunks are one step too long": M(
-            _chunked(spans=lambda T, K: _spans(T, K + 1)),
+            partial(_chunks, spans=lambda T, K: _spans(T, K + 1)),
             "In Python, a slice ends before its second number. How many steps has your first chunk?",
         ),
         "the shorter chunk stands first": M(
-            _chunked(spans=lambda T, K: [(max(0, last - K), last) for last in range(T, 0, -K)][::-1]),
+            partial(_chunks, spans=lambda T, K: [(max(0, last - K), last) for last in range(T, 0, -K)][::-1]),
             "The chunks are cut from the left; what is left over stands at the end.",
         ),
         "only the loss at the end of each chunk counts": M(
@@ -850,11 +849,6 @@ def _loss(*a, of=lambda logs, chosen: -chosen.mean(), **decisions):
     return float(of(*_log_likelihoods(*a, **decisions)))
 
 
-def _lost(of=None, **decisions):
-    of = {"of": of} if of else {}
-    return lambda *a: _loss(*a, **of, **decisions)
-
-
 def _scores_of_targets(codes, W_xh, W_hh, b_h, W_hy, b_y):
     scores = np.einsum("bth,vh->btv", _states(codes[:, :-1], W_xh, W_hh, b_h), W_hy) + b_y
     return float(-(scores * _one_hot(codes[:, 1:], len(b_y))).sum(-1).mean())
@@ -871,71 +865,73 @@ LOSS = Exercise(
     forbidden=("torch.nn.functional.cross_entropy", "torch.nn.CrossEntropyLoss"),
     misconceptions={
         "each character is compared with itself": M(
-            _lost(wanted=slice(None, -1)),
+            lambda *a: _loss(*a, wanted=slice(None, -1)),
             "At step t the network has just read character t. Which character is it to predict?",
         ),
         "the last character is read too, and each is compared with itself": M(
-            _lost(read=slice(None), wanted=slice(None)),
+            lambda *a: _loss(*a, read=slice(None), wanted=slice(None)),
             "There is one prediction less than there are characters: after the last, nothing is known to come.",
         ),
         "the character before is predicted": M(
-            _lost(read=slice(1, None), wanted=slice(None, -1)),
+            lambda *a: _loss(*a, read=slice(1, None), wanted=slice(None, -1)),
             "Which end is cut off for the inputs, and which for the targets?",
         ),
         "the sum is taken instead of the mean": M(
-            _lost(lambda logs, chosen: -chosen.sum()),
+            partial(_loss, of=lambda logs, chosen: -chosen.sum()),
             "The loss is a mean over all predictions of the batch.",
         ),
         "the loss is summed over time and averaged over the batch": M(
-            _lost(lambda logs, chosen: -chosen.sum(1).mean()),
+            partial(_loss, of=lambda logs, chosen: -chosen.sum(1).mean()),
             "Over how many predictions is the mean to be taken: those of a step, or all of them?",
         ),
         "the loss is summed over the batch and averaged over time": M(
-            _lost(lambda logs, chosen: -chosen.sum(0).mean()),
+            partial(_loss, of=lambda logs, chosen: -chosen.sum(0).mean()),
             "Over how many predictions is the mean to be taken: those of a sequence, or all of them?",
         ),
         "the number of characters is counted instead of that of predictions": M(
-            _lost(lambda logs, chosen: -chosen.sum() / (len(chosen) * (chosen.shape[1] + 1))),
+            partial(_loss, of=lambda logs, chosen: -chosen.sum() / (len(chosen) * (chosen.shape[1] + 1))),
             "A row of codes holds one character more than there are predictions.",
         ),
         "the mean runs over the V characters too": M(
-            _lost(lambda logs, chosen: -chosen.mean() / logs.shape[-1]),
+            partial(_loss, of=lambda logs, chosen: -chosen.mean() / logs.shape[-1]),
             "A product with a one-hot vector is zero in most places. Do you count those places in the mean?",
         ),
         "the logarithms of all characters are averaged": M(
-            _lost(lambda logs, chosen: -logs.mean()),
+            partial(_loss, of=lambda logs, chosen: -logs.mean()),
             "Only the probability of the character that came counts.",
         ),
         "the logarithms of all characters are summed": M(
-            _lost(lambda logs, chosen: -logs.sum(-1).mean()),
+            partial(_loss, of=lambda logs, chosen: -logs.sum(-1).mean()),
             "Only the probability of the character that came counts.",
         ),
         "the logarithm has base 2": M(
-            _lost(lambda logs, chosen: -chosen.mean() / np.log(2)),
+            partial(_loss, of=lambda logs, chosen: -chosen.mean() / np.log(2)),
             "Nats come from the natural logarithm; base 2 gives bits.",
         ),
         "the logarithm has base 10": M(
-            _lost(lambda logs, chosen: -chosen.mean() / np.log(10)),
+            partial(_loss, of=lambda logs, chosen: -chosen.mean() / np.log(10)),
             "Nats come from the natural logarithm.",
         ),
         "the softmax is taken twice": M(
-            _lost(lambda logs, chosen: float((np.log(np.exp(np.exp(logs)).sum(-1)) - np.exp(chosen)).mean())),
+            partial(
+                _loss, of=lambda logs, chosen: float((np.log(np.exp(np.exp(logs)).sum(-1)) - np.exp(chosen)).mean())
+            ),
             "Probabilities need no second softmax. Which of your lines take one?",
         ),
         "the minus sign is missing": M(
-            _lost(lambda logs, chosen: chosen.mean()),
+            partial(_loss, of=lambda logs, chosen: chosen.mean()),
             "The logarithm of a probability is never positive. What sign should a loss have?",
         ),
         "the mean is taken before the logarithm": M(
-            _lost(lambda logs, chosen: -np.log(np.exp(chosen).mean())),
+            partial(_loss, of=lambda logs, chosen: -np.log(np.exp(chosen).mean())),
             "Each prediction has a loss of its own, and the mean is taken of these.",
         ),
         "the logarithm is missing": M(
-            _lost(lambda logs, chosen: -np.exp(chosen).mean()),
+            partial(_loss, of=lambda logs, chosen: -np.exp(chosen).mean()),
             "Cross-entropy is made of logarithms of probabilities.",
         ),
         "the error is 1 minus the probability": M(
-            _lost(lambda logs, chosen: 1 - np.exp(chosen).mean()),
+            partial(_loss, of=lambda logs, chosen: 1 - np.exp(chosen).mean()),
             "Cross-entropy is made of logarithms of probabilities.",
         ),
         "the softmax is missing": M(
@@ -943,15 +939,15 @@ LOSS = Exercise(
             "Scores are no probabilities. What turns the one into the other?",
         ),
         "the softmax is taken over time": M(
-            _lost(axis=1),
+            lambda *a: _loss(*a, axis=1),
             "The probabilities of the V characters add up to 1 at each step. Over which axis do yours?",
         ),
         "the softmax is taken over the batch": M(
-            _lost(axis=0),
+            lambda *a: _loss(*a, axis=0),
             "The probabilities of the V characters add up to 1 at each step. Over which axis do yours?",
         ),
         "the softmax is taken over everything": M(
-            _lost(axis=(0, 1, 2)),
+            lambda *a: _loss(*a, axis=(0, 1, 2)),
             "The probabilities of the V characters add up to 1 at each step. Over which axis do yours?",
         ),
         "the bias of the output is missing": M(
@@ -959,15 +955,15 @@ LOSS = Exercise(
             "Which argument is never used?",
         ),
         "only the last prediction counts": M(
-            _lost(lambda logs, chosen: -chosen[:, -1].mean()),
+            partial(_loss, of=lambda logs, chosen: -chosen[:, -1].mean()),
             "There is a prediction at every step.",
         ),
         "the scores are read off the state before": M(
-            _lost(see=_late),
+            lambda *a: _loss(*a, see=_late),
             "The scores at step t come from h_t, which has read character t.",
         ),
         "the perplexity is returned": M(
-            _lost(lambda logs, chosen: np.exp(-chosen.mean())),
+            partial(_loss, of=lambda logs, chosen: np.exp(-chosen.mean())),
             "Perplexity is e to the power of the loss; the loss itself is asked for.",
         ),
     },
@@ -997,19 +993,12 @@ def _gradients(
     dhs = back(np.einsum("btv,vh->bth", d, W_hy), hs)
     found = reach(dhs, x, np.zeros_like(hs[:, 0]), hs, W_hh)
     outputs = {"W_hy": np.einsum("btv,bth->vh", d, see(hs)), "b_y": np.einsum("btv->v", d)}
-    return {name: found[name] for name in WEIGHTS} | outputs
+    return {name: found[name] for name in _weights()} | outputs
 
 
-def _graded(**decisions):
-    return lambda *a: _gradients(*a, **decisions)
-
-
-def _then(change):
-    def wrong(*a):
-        found = _gradients(*a)
-        return found | change(found)
-
-    return wrong
+def _then(arguments, change):
+    found = _gradients(*arguments)
+    return found | change(found)
 
 
 def _at_the_last_step(p, target, scores):
@@ -1033,79 +1022,79 @@ GRADIENTS = Exercise(
     forbidden=(BY_AUTOGRAD,),
     misconceptions={
         "the loss is a sum over all predictions": M(
-            _graded(count=lambda B, T: 1),
+            partial(_gradients, count=lambda B, T: 1),
             "The loss is a mean. Where in your gradients is the number of predictions?",
         ),
         "the loss is averaged over the batch only": M(
-            _graded(count=lambda B, T: B),
+            partial(_gradients, count=lambda B, T: B),
             "The loss is a mean over all predictions of the batch. How many are there?",
         ),
         "the loss is averaged over time only": M(
-            _graded(count=lambda B, T: T),
+            partial(_gradients, count=lambda B, T: T),
             "The loss is a mean over all predictions of the batch. How many are there?",
         ),
         "the number of characters is counted instead of that of predictions": M(
-            _graded(count=lambda B, T: B * (T + 1)),
+            partial(_gradients, count=lambda B, T: B * (T + 1)),
             "A row of codes holds one character more than there are predictions.",
         ),
         "the number of predictions is missing in what goes back to the states": M(
-            lambda codes, *a: _graded(back=lambda dhs, hs: dhs * codes[:, 1:].size)(codes, *a),
+            lambda *a: _gradients(*a, back=lambda dhs, hs: dhs * a[0][:, 1:].size),
             "The mean belongs to the gradient of the scores, before it branches. Which branch lacks it?",
         ),
         "the number of predictions is missing in the output layer's gradients": M(
-            lambda codes, *a: _then(lambda f: {n: f[n] * codes[:, 1:].size for n in ("W_hy", "b_y")})(codes, *a),
+            lambda *a: _then(a, lambda f: {n: f[n] * a[0][:, 1:].size for n in ("W_hy", "b_y")}),
             "The mean belongs to the gradient of the scores, before it branches. Which branch lacks it?",
         ),
         "the gradients of what lies below the output layer are divided twice": M(
-            lambda codes, *a: _graded(back=lambda dhs, hs: dhs / codes[:, 1:].size)(codes, *a),
+            lambda *a: _gradients(*a, back=lambda dhs, hs: dhs / a[0][:, 1:].size),
             "The mean is in the gradient of the scores already.",
         ),
         "the one-hot vector of the target is not subtracted": M(
-            _graded(signal=lambda p, target, scores: p),
+            partial(_gradients, signal=lambda p, target, scores: p),
             "The gradient of the scores is a difference of two vectors. Does yours know the targets?",
         ),
         "the sign is reversed": M(
-            _graded(signal=lambda p, target, scores: target - p),
+            partial(_gradients, signal=lambda p, target, scores: target - p),
             "A score that is too high has to come down: its gradient is positive.",
         ),
         "the softmax is missing": M(
-            _graded(signal=lambda p, target, scores: scores - target),
+            partial(_gradients, signal=lambda p, target, scores: scores - target),
             "The one-hot vector is subtracted from probabilities. What are yours?",
         ),
         "the softmax is taken over time": M(
-            _graded(axis=1),
+            lambda *a: _gradients(*a, axis=1),
             "The probabilities of the V characters add up to 1 at each step. Over which axis do yours?",
         ),
         "a slope p(1 - p) is multiplied in": M(
-            _graded(signal=lambda p, target, scores: (p - target) * p * (1 - p)),
+            partial(_gradients, signal=lambda p, target, scores: (p - target) * p * (1 - p)),
             "In p minus the one-hot vector the slope of the softmax is already contained.",
         ),
         "minus one over the probability is used, without going back through the softmax": M(
-            _graded(signal=lambda p, target, scores: -target / p),
+            partial(_gradients, signal=lambda p, target, scores: -target / p),
             "That is the gradient of the probabilities. How do you get from there to the scores?",
         ),
         "each character is compared with itself": M(
-            _graded(wanted=slice(None, -1)),
+            lambda *a: _gradients(*a, wanted=slice(None, -1)),
             "At step t the network has just read character t. Which character is it to predict?",
         ),
         "the slope of tanh is multiplied in twice": M(
-            _graded(back=lambda dhs, hs: dhs * (1 - hs * hs)),
+            partial(_gradients, back=lambda dhs, hs: dhs * (1 - hs * hs)),
             "dhs is the gradient of the states. Who multiplies by the slope of tanh, you or rnn_backward?",
         ),
         "only the last prediction counts": M(
-            _graded(signal=_at_the_last_step),
+            partial(_gradients, signal=_at_the_last_step),
             "There is a prediction at every step.",
         ),
         "the gradient from the next step is left out": M(
-            _graded(reach=_own_step_only),
+            partial(_gradients, reach=_own_step_only),
             "A state acts on its own prediction and on all later ones.",
         ),
         "the gradient of W_hy is made with the state before": M(
-            _graded(see=_late),
+            partial(_gradients, see=_late),
             "W_hy read the state of the same step.",
         ),
         "the gradient of W_hy is transposed": M(
-            _then(lambda found: {"W_hy": found["W_hy"].T}),
+            lambda *a: _then(a, lambda found: {"W_hy": found["W_hy"].T}),
             "A gradient has the shape of what it is the gradient of.",
         ),
         "the gradient of b_y is not summed over time": M(
@@ -1113,7 +1102,7 @@ GRADIENTS = Exercise(
             "All steps used the same bias. What becomes of the parts?",
         ),
         "the gradient of b_y is divided by the number of predictions once more": M(
-            lambda codes, *a: _then(lambda found: {"b_y": found["b_y"] / codes[:, 1:].size})(codes, *a),
+            lambda *a: _then(a, lambda found: {"b_y": found["b_y"] / a[0][:, 1:].size}),
             "The mean is in the gradient of the scores already.",
         ),
         "the states get the gradient of the scores through the transpose of W_hy": M(
