@@ -84,6 +84,15 @@ def _without_slope_in_the_weights(*a):
     )
 
 
+def _without_slope_in_x_and_h(*a):
+    return _step_back(*a, to_x=lambda g: g["dh"] @ g["W_xh"], to_h=lambda g: g["dh"] @ g["W_hh"])
+
+
+def _state_computed_again(dh, x, h, h_next, W_xh, W_hh):
+    """Compute the new state once more from what is at hand, which is not all: the bias is not."""
+    return _step_back(dh, x, h, np.tanh(x @ W_xh.T + h @ W_hh.T), W_xh, W_hh)
+
+
 def _both_transposed_on_the_way_back(*a):
     return _step_back(*a, to_x=lambda g: g["da"] @ g["W_xh"].T, to_h=lambda g: g["da"] @ g["W_hh"].T)
 
@@ -144,9 +153,17 @@ STEP = Exercise(
             partial(_step_back, to_x=lambda g: np.einsum("bi,ij->bj", g["dh"], g["W_xh"])),
             "W_xh was applied before tanh, so on the way back the slope comes first. Which entry starts from dh?",
         ),
+        "the slope is missing in the gradients of x and h": M(
+            _without_slope_in_x_and_h,
+            "Both products were made before tanh: on the way back its slope comes first. Which entries start from dh?",
+        ),
         "the slope is missing in the weights' gradients": M(
             _without_slope_in_the_weights,
             "The weights act inside tanh. Which entries start from dh?",
+        ),
+        "the new state is computed again, without the bias": M(
+            _state_computed_again,
+            "The bias is not among the arguments. Which argument is never used?",
         ),
         "the slope is multiplied in twice": M(
             partial(_step_back, slope=lambda h, h_next: (1 - h_next**2) ** 2),
@@ -284,6 +301,18 @@ def _walk(
     return {"x": dxs, "h0": dh, **weights}
 
 
+def _sent_back_added_up(dhs, x, h0, hs, W_xh, W_hh):
+    sent = np.zeros_like(h0)
+
+    def step(*a):
+        nonlocal sent
+        found = _step_back(*a)
+        sent = sent + found["h"]
+        return found
+
+    return _walk(dhs, x, h0, hs, W_xh, W_hh, step=step, carry=lambda dh, back: sent)
+
+
 def _ending(arguments, change):
     """Return the right gradients with a change made to them: change(found, the arguments)."""
     found = _walk(*arguments)
@@ -367,6 +396,14 @@ SEQUENCE = Exercise(
         "the weights' gradients are averaged over the batch": M(
             lambda *a: _ending(a, lambda found, dhs, *rest: {name: found[name] / len(dhs) for name in _weights()}),
             "If the loss is a mean over the batch, its 1/B is already in dhs. What does the chain rule ask for?",
+        ),
+        "the weights' gradients are averaged over batch and steps": M(
+            lambda *a: _ending(a, lambda found, dhs, *rest: {n: found[n] / dhs[..., 0].size for n in _weights()}),
+            "If the loss is a mean, its factor is in dhs already. What does the chain rule ask for?",
+        ),
+        "what the steps send back is added up": M(
+            _sent_back_added_up,
+            "What a step sends back already holds all later losses. Is there a += where an = should stand?",
         ),
         "the weights' gradients of every step are kept apart": M(
             partial(_walk, collect=_apart),
@@ -781,6 +818,10 @@ TRUNCATED = Exercise(
             _only_the_chunks_last_loss,
             "dhs has an entry for every step, inside a chunk as well.",
         ),
+        "the number of steps in a chunk divides the gradients": M(
+            lambda *a: _chunks(*a, collect=lambda found: _added(found, 1 / a[-1])),
+            "If the loss is a mean over steps, its factor is in dhs already.",
+        ),
         "the gradient is cut after every step": M(
             lambda *a: _chunks(*a[:-1], 1),
             "Inside a chunk, the gradient runs back as ever. How many steps has your chunk?",
@@ -817,6 +858,14 @@ def model_cases(rng):
     yield Case("one step", arguments(4, 1, 3, 2))
     yield Case("a batch of one", arguments(1, 6, 3, 4))
     yield Case("B = T = V = H", arguments(4, 4, 4, 4))
+
+
+def gradient_cases(rng):
+    """Yield the model's cases and one with so many weights and steps that nudging each weight takes minutes."""
+    yield from model_cases(rng)
+    weights = draw.recurrent(rng, 30, 60) | draw.normal(rng, W_hy=(30, 60), b_y=(30,))
+    long = {"codes": rng.integers(0, 30, size=(3, 121))} | weights | {"W_hy": weights["W_hy"] / 8}
+    yield Case("7,000 weights, 120 steps", long)
 
 
 def _one_hot(codes, V):
@@ -862,7 +911,12 @@ LOSS = Exercise(
     probe=call,
     result="the loss",
     section="“A character model, by hand”",
-    forbidden=("torch.nn.functional.cross_entropy", "torch.nn.CrossEntropyLoss"),
+    forbidden=(
+        "torch.nn.functional.cross_entropy",
+        "torch.nn.functional.nll_loss",
+        "torch.nn.CrossEntropyLoss",
+        "torch.nn.NLLLoss",
+    ),
     misconceptions={
         "each character is compared with itself": M(
             lambda *a: _loss(*a, wanted=slice(None, -1)),
@@ -1015,7 +1069,7 @@ GRADIENTS = Exercise(
     id="char-gradients",
     points=4,
     reference=_gradients,
-    cases=model_cases,
+    cases=gradient_cases,
     probe=call,
     axes={"W_xh": "H V", "W_hh": "H H", "b_h": "H", "W_hy": "V H", "b_y": "V"},
     section="“A character model, by hand”",
@@ -1081,6 +1135,14 @@ GRADIENTS = Exercise(
             partial(_gradients, back=lambda dhs, hs: dhs * (1 - hs * hs)),
             "dhs is the gradient of the states. Who multiplies by the slope of tanh, you or rnn_backward?",
         ),
+        "the softmax is taken twice": M(
+            partial(_gradients, signal=lambda p, target, scores: _softmax(p) - target),
+            "Probabilities need no second softmax. Which of your lines take one?",
+        ),
+        "the mean runs over the V characters too": M(
+            lambda *a: _gradients(*a, count=lambda B, T: B * T * len(a[-1])),
+            "The loss is a mean over all predictions. How many numbers does your mean count?",
+        ),
         "only the last prediction counts": M(
             partial(_gradients, signal=_at_the_last_step),
             "There is a prediction at every step.",
@@ -1132,4 +1194,149 @@ def _b_y_of_each_step(*a):
     return _through(*a).sum(0)
 
 
-EXERCISES = [STEP, SEQUENCE, Manual("leaky-derivation", 3), CHECK, TRUNCATED, LOSS, GRADIENTS]
+# ----------------------------------------------------------------------------------------------------------
+# char-write: write(first, draws, W_xh, W_hh, b_h, W_hy, b_y) -> the characters written, (n,) whole numbers
+
+
+def writing_cases(rng):
+    def arguments(n, V, H, biases=1.0):
+        while True:
+            weights = draw.recurrent(rng, V, H) | draw.normal(rng, W_hy=(V, H), b_y=(V,))
+            weights |= {"b_h": biases * weights["b_h"], "b_y": biases * weights["b_y"]}
+            borders, given = [], {"first": int(rng.integers(V)), "draws": rng.uniform(size=n)} | weights
+            written = _written(**given, choose=partial(_noting, borders))
+            if min(borders) > 1e-5 and np.bincount(written).max() < 0.7 * n:  # not near a border, not all alike
+                return given
+
+    one_unit = {"W_xh": [[0.5, -0.5]], "W_hh": [[1.0]], "b_h": [0.5], "W_hy": [[1.0], [-1.0]], "b_y": [-0.5, 0.0]}
+    by_hand = {"first": 0, "draws": np.array([0.75, 0.4, 0.45, 0.95, 0.8])}
+    yield Case("one unit, two characters, five draws", by_hand | {name: np.array(a) for name, a in one_unit.items()})
+    yield Case("no bias", arguments(60, 4, 3, biases=0.0))
+    yield Case("V and H different", arguments(80, 6, 4))
+    yield Case("V = H", arguments(80, 5, 5))
+    yield Case("two hundred characters", arguments(200, 8, 6))
+
+
+def _noting(borders, p, u):
+    """Note how far the number is from the borders, and choose."""
+    borders.append(np.abs(p.cumsum() - u).min())
+    return _chosen(p, u)
+
+
+def _chosen(p, u):
+    return int(np.searchsorted(np.cumsum(p), u, side="right"))
+
+
+def _written(
+    first,
+    draws,
+    W_xh,
+    W_hh,
+    b_h,
+    W_hy,
+    b_y,
+    squash=_softmax,
+    choose=_chosen,
+    read=lambda first, k, written: written[-1] if written else first,
+    carry=lambda h, new: new,
+    see=lambda h, new: new,
+):
+    """Return what is written. Each keyword stands for one decision, right unless another is given."""
+    h, written = np.zeros(len(b_h)), []
+    for k, u in enumerate(draws):
+        new = np.tanh(W_xh[:, read(first, k, written)] + W_hh @ h + b_h)
+        written.append(min(choose(squash(W_hy @ see(h, new) + b_y), u), len(b_y) - 1))
+        h = carry(h, new)
+    return np.array(written)
+
+
+def _without_tanh(first, draws, W_xh, W_hh, b_h, W_hy, b_y):
+    h, written = np.zeros(len(b_h)), [first]
+    for u in draws:
+        h = W_xh[:, written[-1]] + W_hh @ h + b_h
+        written.append(_chosen(_softmax(W_hy @ h + b_y), u))
+    return np.array(written[1:])
+
+
+WRITE = Exercise(
+    id="char-write",
+    points=3,
+    reference=_written,
+    cases=writing_cases,
+    probe=call,
+    axes="n",
+    result="what is written",
+    section="“A character model, by hand”",
+    misconceptions={
+        "the likeliest character is always taken": M(
+            partial(_written, choose=lambda p, u: int(p.argmax())),
+            "Which argument is never used? A model that always takes the likeliest always writes the same.",
+        ),
+        "the character before the one on which the number falls is taken": M(
+            partial(_written, choose=lambda p, u: max(_chosen(p, u) - 1, 0)),
+            "A number smaller than p[0] falls on character 0. On which does yours fall?",
+        ),
+        "the first character that is by itself likelier than the number is taken": M(
+            partial(_written, choose=lambda p, u: int(np.argmax(p > u))),
+            "The probabilities lie end to end. Where on the line does the second one begin?",
+        ),
+        "the character is taken whose probability is nearest to the number": M(
+            partial(_written, choose=lambda p, u: int(np.abs(p - u).argmin())),
+            "The probabilities lie end to end. Where on the line does the second one begin?",
+        ),
+        "the character is taken whose end is nearest to the number": M(
+            partial(_written, choose=lambda p, u: int(np.abs(np.cumsum(p) - u).argmin())),
+            "A character covers the line up to its end. Does the number fall before or behind the end you chose?",
+        ),
+        "the line is laid out from the last character": M(
+            partial(_written, choose=lambda p, u: len(p) - 1 - _chosen(p[::-1], u)),
+            "Which character lies at 0?",
+        ),
+        "the softmax is missing": M(
+            partial(_written, squash=lambda y: y, choose=lambda p, u: int(np.argmax(np.cumsum(p) > u))),
+            "Scores are no probabilities. What turns the one into the other?",
+        ),
+        "the exponentials are not divided by their sum": M(
+            partial(_written, squash=np.exp),
+            "Together the probabilities are 1 long. How long are yours?",
+        ),
+        "the state is not carried on": M(
+            partial(_written, carry=lambda h, new: 0 * new),
+            "Which state does the second step begin with?",
+        ),
+        "first is read at every step": M(
+            partial(_written, read=lambda first, k, written: first),
+            "The model reads what it wrote. Which character does the second step read?",
+        ),
+        "the scores are read off the state before": M(
+            partial(_written, see=lambda h, new: h),
+            "The scores come from the state that has read the newest character.",
+        ),
+        "first is among what is returned": M(
+            lambda *a: np.concatenate([[a[0]], _written(*a)]),
+            "There is one character for each number in draws.",
+        ),
+        "first is among what is returned, and the last character is not": M(
+            lambda *a: np.concatenate([[a[0]], _written(*a)[:-1]]),
+            "What the first number chooses is the first character to return.",
+        ),
+        "the first number is used at every step": M(
+            lambda first, draws, *a: _written(first, 0 * draws + draws[0], *a),
+            "There is one number for each character.",
+        ),
+        "the bias of the output is missing": M(
+            lambda *a: _written(*a[:-1], 0 * a[-1]),
+            "Which argument is never used?",
+        ),
+        "the bias of the state is missing": M(
+            lambda *a: _written(*a[:4], 0 * a[4], *a[5:]),
+            "Which argument is never used?",
+        ),
+        "tanh is missing": M(
+            _without_tanh,
+            "The sum of the three terms is not yet the state.",
+        ),
+    },
+)
+
+EXERCISES = [STEP, SEQUENCE, Manual("leaky-derivation", 3), CHECK, TRUNCATED, LOSS, GRADIENTS, WRITE]
