@@ -245,7 +245,7 @@ def draw_output_and_h_n(T=4):
 
 def draw_two_sources(T=4):
     """Draw the states of T steps with a loss each: forward thin, backward in colours for the two sources of dL/dh_t."""
-    fig, ax = plt.subplots(figsize=(7.2, 3.4))
+    fig, ax = plt.subplots(figsize=(6.2, 2.9))
     ax.set(xlim=(-0.6, 1.75 * T + 0.6), ylim=(-1.4, 2.3), aspect="equal")
     ax.axis("off")
     style = {"arrowstyle": "-|>", "shrinkA": 0, "shrinkB": 0}

@@ -863,9 +863,9 @@ def model_cases(rng):
 def gradient_cases(rng):
     """Yield the model's cases and one with so many weights and steps that nudging each weight takes minutes."""
     yield from model_cases(rng)
-    weights = draw.recurrent(rng, 30, 60) | draw.normal(rng, W_hy=(30, 60), b_y=(30,))
-    long = {"codes": rng.integers(0, 30, size=(3, 121))} | weights | {"W_hy": weights["W_hy"] / 8}
-    yield Case("7,000 weights, 120 steps", long)
+    weights = draw.recurrent(rng, 40, 80) | draw.normal(rng, W_hy=(40, 80), b_y=(40,))
+    long = {"codes": rng.integers(0, 40, size=(2, 41))} | weights | {"W_hy": weights["W_hy"] / 8}
+    yield Case("13,000 weights, 40 steps", long)
 
 
 def _one_hot(codes, V):
@@ -1202,19 +1202,19 @@ def writing_cases(rng):
     def arguments(n, V, H, biases=1.0):
         while True:
             weights = draw.recurrent(rng, V, H) | draw.normal(rng, W_hy=(V, H), b_y=(V,))
-            weights |= {"b_h": biases * weights["b_h"], "b_y": biases * weights["b_y"]}
+            for name, scale in (("W_hy", 0.7), ("b_h", biases), ("b_y", biases)):
+                weights[name] *= scale
             borders, given = [], {"first": int(rng.integers(V)), "draws": rng.uniform(size=n)} | weights
             written = _written(**given, choose=partial(_noting, borders))
-            if min(borders) > 1e-5 and np.bincount(written).max() < 0.7 * n:  # not near a border, not all alike
+            if min(borders) > 1e-5 and np.bincount(written).max() < 0.8 * n:  # not near a border, not all alike
                 return given
 
     one_unit = {"W_xh": [[0.5, -0.5]], "W_hh": [[1.0]], "b_h": [0.5], "W_hy": [[1.0], [-1.0]], "b_y": [-0.5, 0.0]}
     by_hand = {"first": 0, "draws": np.array([0.75, 0.4, 0.45, 0.95, 0.8])}
     yield Case("one unit, two characters, five draws", by_hand | {name: np.array(a) for name, a in one_unit.items()})
-    yield Case("no bias", arguments(60, 4, 3, biases=0.0))
-    yield Case("V and H different", arguments(80, 6, 4))
-    yield Case("V = H", arguments(80, 5, 5))
-    yield Case("two hundred characters", arguments(200, 8, 6))
+    yield Case("no bias", arguments(60, 4, 8, biases=0.0))
+    yield Case("V and H different", arguments(100, 5, 9))
+    yield Case("V = H", arguments(100, 7, 7))
 
 
 def _noting(borders, p, u):
@@ -1265,7 +1265,7 @@ WRITE = Exercise(
     cases=writing_cases,
     probe=call,
     axes="n",
-    result="what is written",
+    result="the text",
     section="“A character model, by hand”",
     misconceptions={
         "the likeliest character is always taken": M(
@@ -1331,6 +1331,14 @@ WRITE = Exercise(
         "the bias of the state is missing": M(
             lambda *a: _written(*a[:4], 0 * a[4], *a[5:]),
             "Which argument is never used?",
+        ),
+        "all characters are taken to be equally likely": M(
+            partial(_written, choose=lambda p, u: int(len(p) * u)),
+            "Each character covers a part of the line as long as its probability. Where do the scores come in?",
+        ),
+        "W_hh is transposed": M(
+            lambda *a: _written(*a[:3], a[3].T, *a[4:]),
+            "A column stands on the right of its matrix, a row on the left of the transpose. Which of them is your h?",
         ),
         "tanh is missing": M(
             _without_tanh,
