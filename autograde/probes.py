@@ -333,31 +333,37 @@ def draws(implementation, arguments):
 
     arguments has "logits" (B, V), what else the function takes, and "seed"; implementation(logits, ..., generator)
     returns one index for each row, (B,) int64. Returns {"many": (B, DRAWS), "again": two times the same generator's,
-    "other": another one's}.
+    "next": what it draws after the second, "other": another one's}. One row is drawn, too: an axis may get lost.
     """
     given = {name: value for name, value in arguments.items() if name not in ("logits", "seed")}
     logits = torch.as_tensor(arguments["logits"])
 
-    def draw(seed, rows):
-        generator = torch.Generator().manual_seed(seed)
+    def draw(generator, rows):
         drawn = implementation(rows.clone(), *given.values(), generator)
         if not isinstance(drawn, torch.Tensor) or drawn.dtype != torch.int64 or drawn.shape != rows.shape[:1]:
-            raise Unusable(f"The function returns {describe(drawn)}; expected indices, an int64 tensor of shape (B,)")
+            asked = f"indices, an int64 tensor of shape (B,) = {tuple(rows.shape[:1])}"
+            raise Unusable(
+                f"Of scores of shape {tuple(rows.shape)} the function returns {describe(drawn)}; expected {asked}"
+            )
         return drawn.numpy()
 
-    many = draw(arguments["seed"], logits.repeat_interleave(DRAWS, 0))
-    again, once_more, other = (draw(seed, logits.repeat_interleave(AGAIN, 0)) for seed in (7, 7, 8))
-    return {"many": many.reshape(len(logits), DRAWS), "again": np.stack([again, once_more]), "other": other}
+    first, same, last = (torch.Generator().manual_seed(seed) for seed in (7, 7, 8))
+    draw(last, logits[:1])
+    many = draw(torch.Generator().manual_seed(arguments["seed"]), logits.repeat_interleave(DRAWS, 0))
+    again, once_more, later, other = (draw(g, logits.repeat_interleave(AGAIN, 0)) for g in (first, same, same, last))
+    many = many.reshape(len(logits), DRAWS)
+    return {"many": many, "again": np.stack([again, once_more]), "next": later, "other": other}
 
 
 def frequencies(drawn, arguments):
     """Count what `draws` gives, a dictionary.
 
-    Returns {"frequencies": (B, V), "repeatable": bool, "new with another generator": bool}: the same generator must
-    give the same draws, another one others. Compare with a tolerance of about 5 / (2 √DRAWS), five standard deviations.
+    Returns {"frequencies": (B, V)} and whether the same seed gives the same draws, and the next call and another seed
+    others. Compare with a tolerance of about 5 / (2 √DRAWS), five standard deviations.
     """
     B, V = np.shape(arguments["logits"])
-    for name, shape in {"many": (B, DRAWS), "again": (2, AGAIN * B), "other": (AGAIN * B,)}.items():
+    shapes = {"many": (B, DRAWS), "again": (2, AGAIN * B), "next": (AGAIN * B,), "other": (AGAIN * B,)}
+    for name, shape in shapes.items():
         array = drawn.get(name) if isinstance(drawn, dict) else None
         if not (isinstance(array, np.ndarray) and array.dtype == np.int64 and array.shape == shape):
             raise Unusable(f"The draws are {describe(array)}; expected indices, int64, of shape {shape}")
@@ -365,8 +371,9 @@ def frequencies(drawn, arguments):
             raise Unusable(f"The function returns an index that is not between 0 and V - 1 = {V - 1}")
     return {
         "frequencies": np.stack([np.bincount(row, minlength=V) for row in drawn["many"]]) / DRAWS,
-        "repeatable": bool(np.array_equal(*drawn["again"])),
-        "new with another generator": not np.array_equal(drawn["again"][0], drawn["other"]),
+        "equality of two draws from the same seed": bool(np.array_equal(*drawn["again"])),
+        "difference of two draws from one generator": not np.array_equal(drawn["again"][1], drawn["next"]),
+        "difference of two draws from two seeds": not np.array_equal(drawn["again"][0], drawn["other"]),
     }
 
 
@@ -397,15 +404,16 @@ def inputs_and_targets(implementation, arguments):
 
 
 class _LanguageModel(torch.nn.Module):
-    """A plain recurrent network of given weights that reads tokens; it notes whether autograd records what it does."""
+    """A plain recurrent network of given weights that reads tokens; notes how many at once, and if autograd records."""
 
     def __init__(self, weights):
         super().__init__()
         for name, value in weights.items():
             self.register_parameter(name, torch.nn.Parameter(torch.as_tensor(value)))
-        self.recorded = False
+        self.recorded, self.longest = False, 0
 
     def forward(self, tokens, state=None):
+        self.longest = max(self.longest, tokens.shape[1])
         self.recorded = self.recorded or torch.is_grad_enabled()
         h = torch.zeros(len(tokens), len(self.W_hh), dtype=self.W_hh.dtype) if state is None else state
         hs = []
@@ -419,14 +427,16 @@ def perplexity_of(implementation, arguments):
     """Make a small language model of the arguments' weights, and call a function with it and the other arguments.
 
     model(tokens (B, T), state) returns (logits (B, T, V), state); state None begins a text. Returns {"perplexity": a
-    number, "recorded for backward": whether autograd recorded what the model did}.
+    number, "recording for a backward": whether autograd recorded what the model did, "largest number of steps read at
+    once"}.
     """
     names = ("W_xh", "W_hh", "b_h", "W_hy", "b_y")
     model = _LanguageModel({name: arguments[name] for name in names}).eval()
     result = implementation(model, *(value for name, value in arguments.items() if name not in names))
     if isinstance(result, torch.Tensor) or _numbers(result) is None:
         raise Unusable(f"The function returns {describe(result)}; expected a number: of a tensor, .item() gives it")
-    return {"perplexity": float(result), "recorded for backward": model.recorded}
+    seen = {"recording for a backward": model.recorded, "largest number of steps read at once": model.longest}
+    return {"perplexity": float(result)} | seen
 
 
 def training_step(implementation, arguments):

@@ -279,7 +279,21 @@ SAMPLER = Exercise("a-sampler", 2, drawn, sampler_cases, probes.draws, measure=p
         (lambda y, t, g: drawn(y, 1 / t, g), 1.0, "entry 'frequencies'"),
         (lambda y, t, g: drawn(y, 1.0, g), 1.0, "entry 'frequencies'"),
         (lambda y, t, g: y.argmax(-1), 0.0, "entry 'frequencies'"),
-        (lambda y, t, g: drawn(y, t, None), 0.0, "entry 'repeatable' is False; expected True"),
+        (
+            lambda y, t, g: drawn(y, t, None),
+            0.0,
+            "The equality of two draws from the same seed is False; expected True",
+        ),
+        (
+            lambda y, t, g: drawn(y, t, torch.Generator().manual_seed(g.initial_seed())),
+            0.0,
+            "The difference of two draws from one generator is False; expected True",
+        ),
+        (
+            lambda y, t, g: torch.multinomial(torch.softmax(y / t, -1), 1, generator=g).squeeze(),
+            0.0,
+            "Of scores of shape (1, 3) the function returns a PyTorch tensor of shape (), int64",
+        ),
         (lambda y, t, g: drawn(y, t, g)[:, None], 0.0, "expected indices, an int64 tensor of shape (B,)"),
         (lambda y, t, g: drawn(y, t, g) + 1, 0.0, "not between 0 and V - 1 = 2"),
     ],

@@ -43,7 +43,7 @@ def loss_cases(rng):
     yield Case("B, T and C all different", arguments(3, 5, 4, 5, 2, 3))
     yield Case("B = T = C", arguments(4, 4, 4, 2, 4, 2, 3))
     yield Case("a long sequence and a short one", arguments(2, 9, 3, 9, 2))
-    yield Case("scores in the thousands", arguments(2, 4, 3, 4, 2, scale=1000.0))
+    yield Case("scores in the thousands, whose exponentials overflow", arguments(2, 4, 3, 4, 2, scale=1000.0))
 
 
 def _valid(logits, lengths):
@@ -67,6 +67,31 @@ def _weighted(weigh, losses=_losses):
 
 def _mean_of_valid(losses, valid):
     return (losses * valid).sum() / valid.sum()
+
+
+def _some_valid(keep):
+    """Return a loss: the mean over those valid steps, (n,), that `keep` makes of valid and targets, both (B, T)."""
+
+    def loss(logits, targets, lengths):
+        kept = keep(_valid(logits, lengths) > 0, targets)
+        return _losses(logits, targets)[kept].mean()
+
+    return loss
+
+
+def _by_the_longest(logits, targets, lengths):
+    longest = int(lengths.max())
+    return _losses(logits[:, :longest], targets[:, :longest]).mean()
+
+
+def _classes_by_reshape(logits, targets):
+    """Bring the classes to axis 1 by dealing the scores out anew."""
+    B, T, C = logits.shape
+    return F.cross_entropy(logits.reshape(B, C, T), targets, reduction="none")
+
+
+def _shifted(logits, targets, lengths):
+    return _masked_loss(logits[:, :-1], targets[:, 1:], lengths - 1)
 
 
 LOSS = Exercise(
@@ -101,6 +126,26 @@ LOSS = Exercise(
         "the mask is one step too long": M(
             lambda logits, targets, lengths: _masked_loss(logits, targets, (lengths + 1).clamp(max=logits.shape[1])),
             "Steps are counted from 1 in the text and from 0 in the code. Is the step at index length valid?",
+        ),
+        "the mask is one step too short": M(
+            lambda logits, targets, lengths: _masked_loss(logits, targets, lengths - 1),
+            "Steps are counted from 1 in the text and from 0 in the code. Is the step at index length - 1 valid?",
+        ),
+        "all is left out that lies behind the longest sequence, and nothing else": M(
+            _by_the_longest,
+            "Each sequence has a length of its own.",
+        ),
+        "only the last valid step of each sequence counts": M(
+            _some_valid(lambda valid, targets: valid & ~F.pad(valid[:, 1:], (0, 1))),
+            "That is a loss for many to one. Here every valid step has a target.",
+        ),
+        "the targets are shifted by a step": M(
+            _shifted,
+            "A language model's targets are shifted when its batches are made. Here the targets of step t stand at t.",
+        ),
+        "the classes are brought to the other axis by reshape": M(
+            _weighted(_mean_of_valid, _classes_by_reshape),
+            "reshape keeps the numbers in their order and deals them out anew; it exchanges no axes.",
         ),
         "softmax is taken twice": M(
             _weighted(_mean_of_valid, lambda logits, targets: _losses(logits.softmax(-1), targets)),
@@ -145,7 +190,11 @@ LOSS = Exercise(
             "Class 0 is a class like any other: the padding still has a loss.",
         ),
         "steps of class 0 are left out": M(
-            _weighted(_mean_of_valid, lambda logits, targets: _losses(logits, targets) * (targets != 0)),
+            _some_valid(lambda valid, targets: valid & (targets != 0)),
+            "Class 0 is a class like any other. The lengths say what is padding.",
+        ),
+        "the mask is made of the targets that are not 0": M(
+            _some_valid(lambda valid, targets: targets != 0),
             "Class 0 is a class like any other. The lengths say what is padding.",
         ),
         "the sign is wrong": M(
@@ -216,6 +265,16 @@ def _mean_of_states(self, hs, lengths):
     return (valid * hs).sum(1) / valid.sum(1)
 
 
+def _sorted_by_length(self, tokens, lengths):
+    order = lengths.argsort(descending=True, stable=True)
+    return _Classifier.forward(self, tokens[order], lengths[order])
+
+
+def _zeros_for_padding(self, tokens, lengths):
+    embedded = self.embedding(tokens)
+    return self.out(self.rnn(embedded * _valid(embedded, lengths)[..., None])[0][:, -1])
+
+
 def _without_the_padding_s_gradient(self, V, D, H, C):
     _Classifier.__init__(self, V, D, H, C)
     self.embedding = torch.nn.Embedding(V, D, padding_idx=0)
@@ -239,7 +298,7 @@ CLASSIFIER = Exercise(
             "The first state is hs[:, 0]. At which index is the state after as many tokens as the length says?",
         ),
         "the state one step early is read": M(
-            _changed(read_off=lambda self, hs, lengths: hs[torch.arange(len(hs)), (lengths - 2).clamp(min=0)]),
+            _changed(read_off=lambda self, hs, lengths: hs[torch.arange(len(hs)), lengths - 2]),
             "The first state is hs[:, 0]. At which index is the state after as many tokens as the length says?",
         ),
         "the state of the longest sequence's end is read for all": M(
@@ -249,6 +308,22 @@ CLASSIFIER = Exercise(
         "the state of the shortest sequence's end is read for all": M(
             _changed(read_off=lambda self, hs, lengths: hs[:, int(lengths.min()) - 1]),
             "Each sequence has a length of its own.",
+        ),
+        "every sequence is read at the lengths of all": M(
+            _changed(read_off=lambda self, hs, lengths: hs[:, lengths - 1]),
+            "A colon takes all rows. For each row of the batch one step is asked for, its own.",
+        ),
+        "the axis of layers is left on the scores": M(
+            _changed(read_off=lambda self, hs, lengths: _Classifier.read_off(self, hs, lengths)[None]),
+            "h_n has an axis for layers and directions in front, also when there is only one.",
+        ),
+        "the batch is sorted by length and not put back": M(
+            _changed(forward=_sorted_by_length),
+            "The scores come out in the sorted order. Whose are they in row 0?",
+        ),
+        "padding is made zero, and the last state is read": M(
+            _changed(forward=_zeros_for_padding),
+            "A network that reads zeros still changes its state, by its bias and by W_hh.",
         ),
         "the first state is read": M(
             _changed(read_off=lambda self, hs, lengths: hs[:, 0]),
@@ -309,24 +384,31 @@ CLASSIFIER = Exercise(
 
 
 def step_cases(rng):
-    def arguments(B, D, C, max_norm, x=True):
+    def arguments(B, D, C, max_norm, x=1.0, rate=2.0):
         given = draw.normal(rng, weight=(C, D), bias=(C,), x=(B, D))
         given["x"] *= x
         unlikely = (given["x"] @ given["weight"].T + given["bias"]).argmin(1)  # so that no gradient is small
-        return given | {"y": unlikely, "learning rate": 0.5, "largest norm": max_norm}
+        return given | {"y": unlikely, "learning rate": rate, "largest norm": max_norm}
 
     by_hand = {"weight": np.zeros((2, 1)), "bias": np.zeros(2), "x": np.array([[4.0]]), "y": np.array([1])}
     yield Case("one example, all weights 0", by_hand | {"learning rate": 0.5, "largest norm": 0.25})
-    yield Case("a threshold that no gradient reaches", arguments(5, 3, 4, 8.0))
-    yield Case("a threshold that is always passed", arguments(5, 3, 4, 0.01))
-    yield Case("a threshold that is always passed, one example", arguments(1, 4, 3, 0.001))
-    yield Case("only the bias gets a gradient", arguments(4, 2, 3, 0.001, x=False))
+    yield Case("a threshold that no gradient reaches", arguments(5, 3, 4, 100.0, rate=0.5))
+    yield Case("a threshold that no gradient reaches, one example", arguments(1, 3, 4, 100.0, rate=0.5))
+    yield Case("a threshold that is always passed", arguments(5, 3, 4, 0.3))
+    yield Case("a threshold that is always passed, one example", arguments(1, 4, 3, 0.3, x=0.5, rate=4.0))
+    yield Case("only the bias gets a gradient", arguments(3, 2, 4, 0.3, x=0.0, rate=4.0))
 
 
 def _scaled(gradients, max_norm):
     norm = sum((gradient**2).sum() for gradient in gradients) ** 0.5
     for gradient in gradients:
-        gradient.mul_(min(1.0, max_norm / float(norm)))
+        gradient.mul_(min(1.0, max_norm / (float(norm) + 1e-12)))  # a gradient may be 0
+
+
+def _scaled_by_the_square(gradients, max_norm):
+    squares = float(sum((gradient**2).sum() for gradient in gradients))
+    for gradient in gradients:
+        gradient.mul_(min(1.0, max_norm / squares))
 
 
 def _scaled_always(gradients, max_norm):
@@ -366,6 +448,11 @@ def _train(model, optimiser, x, y, max_norm, clip=_scaled, loss=F.cross_entropy,
 def _loss_after(model, optimiser, x, y, max_norm):
     _train(model, optimiser, x, y, max_norm)
     return F.cross_entropy(model(x), y).item()
+
+
+def _clipped_loss(model, optimiser, x, y, max_norm):
+    limited = lambda logits, y: F.cross_entropy(logits, y).clamp(max=max_norm)  # noqa: E731
+    return _train(model, optimiser, x, y, max_norm, loss=limited, order="zero backward step")
 
 
 def _clipped_weights(model, optimiser, x, y, max_norm):
@@ -413,6 +500,14 @@ STEP = Exercise(
             partial(_train, clip=_scaled_always),
             "A norm that is below the threshold stays as it is.",
         ),
+        "the sum of squares is taken for the norm": M(
+            partial(_train, clip=_scaled_by_the_square),
+            "Of a vector of two numbers, 3 and 4, the norm is 5.",
+        ),
+        "the loss is clipped, not the gradients": M(
+            _clipped_loss,
+            "The loss is what is measured; it stays as it is. What may be too long?",
+        ),
         "the weights are clipped, not the gradients": M(
             _clipped_weights,
             "What may not be too long is the step, so what has to be clipped is the gradient.",
@@ -450,8 +545,7 @@ def batch_cases(rng):
 
 def _batches(tokens, B, T, shift=1, chunk=lambda streams, B, K, T: streams.view(B, K, T).transpose(0, 1)):
     """Return both tensors; `chunk` cuts streams (B, K T) into (K, B, T)."""
-    N = len(tokens) - max(shift, 0)
-    length = N // B
+    length = (len(tokens) - max(shift, 1)) // B
     K = length // T
     both = (tokens[start : start + B * length].view(B, length)[:, : K * T] for start in (0, shift))
     return tuple(chunk(streams, B, K, T) for streams in both)
@@ -475,6 +569,12 @@ def _rolled_in_streams(tokens, B, T):
     K, streams = length // T, tokens[: len(tokens) // B * B].view(B, length)
     both = (streams[:, : K * T], streams.roll(-1, dims=1)[:, : K * T])
     return tuple(one.reshape(B, K, T).transpose(0, 1) for one in both)
+
+
+def _whole_chunks_of_the_text(tokens, B, T):
+    """Leave out at the end of the text what does not fill a chunk of all streams, and only then cut the streams."""
+    K = (len(tokens) - 1) // (B * T)
+    return tuple(tokens[start : start + B * K * T].view(B, K, T).transpose(0, 1) for start in (0, 1))
 
 
 def _row_after_row(tokens, B, T):
@@ -534,6 +634,10 @@ BATCHES = Exercise(
             _row_after_row,
             "Read row 0 of one chunk and then row 0 of the next: is that one piece of text?",
         ),
+        "what fills no chunk is left out at the end of the text, before the streams are cut": M(
+            _whole_chunks_of_the_text,
+            "How long is a stream, by the exercise's text? Where does stream 1 begin, and what is left out of each?",
+        ),
         "the text is dealt out to the rows token by token": M(
             _dealt_out,
             "Read row 0 alone: is it a piece of text? view and reshape fill the last axis first.",
@@ -585,7 +689,7 @@ def perplexity_cases(rng):
     yield Case("chunks of one step", arguments(8, 1, 6, 5))
 
 
-def _chunks(model, tokens, T, carry=lambda state: state, shift=1):
+def _chunks(model, tokens, T, carry=lambda state: state, shift=1, scores=lambda logits: logits):
     """Yield the losses of each chunk's steps."""
     state = None
     for start in range(0, len(tokens) - 1, T):
@@ -593,7 +697,23 @@ def _chunks(model, tokens, T, carry=lambda state: state, shift=1):
         with torch.no_grad():
             logits, state = model(x[None], carry(state))
         y = tokens[start + shift : start + shift + len(x)]
-        yield F.cross_entropy(logits[0], y, reduction="none")
+        yield F.cross_entropy(scores(logits[0]), y, reduction="none")
+
+
+def _whole_chunks(model, tokens, T, rest):
+    whole = (len(tokens) - 1) // T * T
+    losses = torch.cat(list(_chunks(model, tokens[: whole + 1], T)))
+    return float((losses.sum() / (len(tokens) - 1 if rest else whole)).exp())
+
+
+def _inside_chunks(model, tokens, T):
+    """Take the targets from the chunk itself."""
+    state, losses = None, []
+    for chunk in tokens.split(T):
+        with torch.no_grad():
+            logits, state = model(chunk[None], state)
+        losses += F.cross_entropy(logits[0, :-1], chunk[1:], reduction="none").tolist()
+    return float(np.exp(sum(losses) / len(losses)))
 
 
 def _perplexity(*a, **k):
@@ -650,6 +770,26 @@ PERPLEXITY = Exercise(
         "the sum is divided by the number of chunks": M(
             _of_chunks(lambda found: (torch.cat(found).sum() / len(found)).exp()),
             "Divide by the number of predictions.",
+        ),
+        "the last, shorter chunk is left out": M(
+            partial(_whole_chunks, rest=False),
+            "The text has N - 1 predictions; a chunk may be shorter than T.",
+        ),
+        "the last, shorter chunk is left out, but its steps are counted": M(
+            partial(_whole_chunks, rest=True),
+            "The text has N - 1 predictions; a chunk may be shorter than T.",
+        ),
+        "each chunk's first token is predicted by nobody": M(
+            _inside_chunks,
+            "The target of a chunk's last token is the first of the next chunk.",
+        ),
+        "softmax is taken twice": M(
+            lambda *a: float(torch.cat(list(_chunks(*a, scores=lambda logits: logits.softmax(-1)))).mean().exp()),
+            "The model gives scores, and PyTorch's cross-entropy makes the probabilities itself.",
+        ),
+        "the whole text is read at once": M(
+            lambda model, tokens, T: _perplexity(model, tokens, len(tokens)),
+            "The number is right. How much memory would it take for a whole library? T says how much to read at once.",
         ),
         "the mean loss is returned": M(
             _of_chunks(lambda found: torch.cat(found).mean()),
@@ -708,6 +848,10 @@ def _drawn(logits, temperature, generator, weigh=lambda y, t: (y / t).softmax(-1
     return (p.cumsum(-1) < u).sum(-1).clamp(max=p.shape[1] - 1)
 
 
+def _from_its_seed(logits, temperature, generator):
+    return _drawn(logits, temperature, torch.Generator().manual_seed(generator.initial_seed()))
+
+
 def _weighed(weigh):
     return partial(_drawn, weigh=weigh)
 
@@ -763,6 +907,14 @@ SAMPLER = Exercise(
         "every row gets the token of the first": M(
             lambda y, t, g: _drawn(y[:1].expand(len(y), -1), t, g)[:1].expand(len(y)).clone(),
             "Each row has scores of its own, and a draw of its own.",
+        ),
+        "all rows are drawn from the first one's scores": M(
+            lambda y, t, g: _drawn(y[:1].expand(len(y), -1), t, g),
+            "Each row has scores of its own.",
+        ),
+        "the generator's seed is used again at every call": M(
+            _from_its_seed,
+            "A text of one letter after another would get the same number each time. What moves a generator on?",
         ),
         "the generator is not used": M(
             lambda y, t, g: _drawn(y, t, None),
