@@ -4,7 +4,6 @@ from functools import partial
 
 import numpy as np
 import torch
-from torch.nn import functional as F
 
 from autograde import draw
 from autograde.exercise import Case, Exercise, Manual
@@ -60,23 +59,18 @@ def _masked_loss(logits, targets, lengths):
     return (valid * _losses(logits, targets)).sum() / lengths.sum()
 
 
-def _weighted(weigh, losses=_losses):
+def _weighted(logits, targets, lengths, weigh, losses=_losses):
     """Return a loss: weigh(losses (B, T), valid (B, T)) of what `losses` makes of the scores."""
-    return lambda logits, targets, lengths: weigh(losses(logits, targets), _valid(logits, lengths))
+    return weigh(losses(logits, targets), _valid(logits, lengths))
 
 
 def _mean_of_valid(losses, valid):
     return (losses * valid).sum() / valid.sum()
 
 
-def _some_valid(keep):
-    """Return a loss: the mean over those valid steps, (n,), that `keep` makes of valid and targets, both (B, T)."""
-
-    def loss(logits, targets, lengths):
-        kept = keep(_valid(logits, lengths) > 0, targets)
-        return _losses(logits, targets)[kept].mean()
-
-    return loss
+def _some_valid(logits, targets, lengths, keep):
+    """Return the mean over those steps that `keep` makes of valid and targets, both (B, T)."""
+    return _losses(logits, targets)[keep(_valid(logits, lengths) > 0, targets)].mean()
 
 
 def _by_the_longest(logits, targets, lengths):
@@ -87,7 +81,7 @@ def _by_the_longest(logits, targets, lengths):
 def _classes_by_reshape(logits, targets):
     """Bring the classes to axis 1 by dealing the scores out anew."""
     B, T, C = logits.shape
-    return F.cross_entropy(logits.reshape(B, C, T), targets, reduction="none")
+    return torch.nn.functional.cross_entropy(logits.reshape(B, C, T), targets, reduction="none")
 
 
 def _shifted(logits, targets, lengths):
@@ -104,23 +98,23 @@ LOSS = Exercise(
     section="“Scores, probabilities, loss”",
     misconceptions={
         "the padding counts": M(
-            _weighted(lambda losses, valid: losses.mean()),
+            partial(_weighted, weigh=lambda losses, valid: losses.mean()),
             "What stands behind a sequence's length is no data. Which argument is never used?",
         ),
         "the padding's losses are 0, but its steps are counted in the mean": M(
-            _weighted(lambda losses, valid: (losses * valid).mean()),
+            partial(_weighted, weigh=lambda losses, valid: (losses * valid).mean()),
             "By how many steps do you divide? A step that is left out may not be counted either.",
         ),
         "the mean of each sequence is taken first": M(
-            _weighted(lambda losses, valid: ((losses * valid).sum(1) / valid.sum(1)).mean()),
+            partial(_weighted, weigh=lambda losses, valid: ((losses * valid).sum(1) / valid.sum(1)).mean()),
             "In a mean of means a step of a short sequence weighs more. Each step is to weigh the same.",
         ),
         "the mask is used after the mean": M(
-            _weighted(lambda losses, valid: (losses.mean() * valid).mean()),
+            partial(_weighted, weigh=lambda losses, valid: (losses.mean() * valid).mean()),
             "Once the mean is taken the padding is in it. What has to come first?",
         ),
         "the mask is turned round": M(
-            _weighted(lambda losses, valid: _mean_of_valid(losses, 1 - valid)),
+            partial(_weighted, weigh=lambda losses, valid: _mean_of_valid(losses, 1 - valid)),
             "Is your mask 1 where there is data, or where there is padding?",
         ),
         "the mask is one step too long": M(
@@ -136,7 +130,7 @@ LOSS = Exercise(
             "Each sequence has a length of its own.",
         ),
         "only the last valid step of each sequence counts": M(
-            _some_valid(lambda valid, targets: valid & ~F.pad(valid[:, 1:], (0, 1))),
+            partial(_some_valid, keep=lambda valid, targets: valid & ~torch.nn.functional.pad(valid[:, 1:], (0, 1))),
             "That is a loss for many to one. Here every valid step has a target.",
         ),
         "the targets are shifted by a step": M(
@@ -144,41 +138,49 @@ LOSS = Exercise(
             "A language model's targets are shifted when its batches are made. Here the targets of step t stand at t.",
         ),
         "the classes are brought to the other axis by reshape": M(
-            _weighted(_mean_of_valid, _classes_by_reshape),
+            partial(_weighted, weigh=_mean_of_valid, losses=_classes_by_reshape),
             "reshape keeps the numbers in their order and deals them out anew; it exchanges no axes.",
         ),
         "softmax is taken twice": M(
-            _weighted(_mean_of_valid, lambda logits, targets: _losses(logits.softmax(-1), targets)),
+            partial(
+                _weighted, weigh=_mean_of_valid, losses=lambda logits, targets: _losses(logits.softmax(-1), targets)
+            ),
             "PyTorch's cross-entropy takes scores and makes the probabilities itself.",
         ),
         "softmax is taken over time": M(
-            _weighted(
-                _mean_of_valid,
-                lambda logits, targets: -logits.log_softmax(1).gather(-1, targets[..., None])[..., 0],
+            partial(
+                _weighted,
+                weigh=_mean_of_valid,
+                losses=lambda logits, targets: -logits.log_softmax(1).gather(-1, targets[..., None])[..., 0],
             ),
             "At each step the probabilities of the classes add up to 1. Which axis holds the classes?",
         ),
         "softmax is taken over the batch": M(
-            _weighted(
-                _mean_of_valid,
-                lambda logits, targets: -logits.log_softmax(0).gather(-1, targets[..., None])[..., 0],
+            partial(
+                _weighted,
+                weigh=_mean_of_valid,
+                losses=lambda logits, targets: -logits.log_softmax(0).gather(-1, targets[..., None])[..., 0],
             ),
             "At each step the probabilities of the classes add up to 1. Which axis holds the classes?",
         ),
         "the scores are taken for logarithms of probabilities": M(
-            _weighted(_mean_of_valid, lambda logits, targets: -logits.gather(-1, targets[..., None])[..., 0]),
+            partial(
+                _weighted,
+                weigh=_mean_of_valid,
+                losses=lambda logits, targets: -logits.gather(-1, targets[..., None])[..., 0],
+            ),
             "Scores become probabilities by softmax. What in your line makes sure that they add up to 1?",
         ),
         "the sum is not divided": M(
-            _weighted(lambda losses, valid: (losses * valid).sum()),
+            partial(_weighted, weigh=lambda losses, valid: (losses * valid).sum()),
             "The sum grows with the batch and with the lengths; the mean is asked for.",
         ),
         "the sum is divided by B": M(
-            _weighted(lambda losses, valid: (losses * valid).sum() / len(losses)),
+            partial(_weighted, weigh=lambda losses, valid: (losses * valid).sum() / len(losses)),
             "Long sequences would count for more in every step. By how many steps do you divide?",
         ),
         "the sum is divided by T": M(
-            _weighted(lambda losses, valid: (losses * valid).sum() / losses.shape[1]),
+            partial(_weighted, weigh=lambda losses, valid: (losses * valid).sum() / losses.shape[1]),
             "By how many steps do you divide? Count those with data.",
         ),
         "the scores are masked, not the losses": M(
@@ -190,15 +192,15 @@ LOSS = Exercise(
             "Class 0 is a class like any other: the padding still has a loss.",
         ),
         "steps of class 0 are left out": M(
-            _some_valid(lambda valid, targets: valid & (targets != 0)),
+            partial(_some_valid, keep=lambda valid, targets: valid & (targets != 0)),
             "Class 0 is a class like any other. The lengths say what is padding.",
         ),
         "the mask is made of the targets that are not 0": M(
-            _some_valid(lambda valid, targets: targets != 0),
+            partial(_some_valid, keep=lambda valid, targets: targets != 0),
             "Class 0 is a class like any other. The lengths say what is padding.",
         ),
         "the sign is wrong": M(
-            _weighted(lambda losses, valid: -_mean_of_valid(losses, valid)),
+            partial(_weighted, weigh=lambda losses, valid: -_mean_of_valid(losses, valid)),
             "A probability is at most 1, so its logarithm is not positive; a loss is not negative.",
         ),
     },
@@ -427,7 +429,16 @@ def _cut_each_number(gradients, max_norm):
         gradient.clamp_(-max_norm, max_norm)
 
 
-def _train(model, optimiser, x, y, max_norm, clip=_scaled, loss=F.cross_entropy, order="zero backward clip step"):
+def _train(
+    model,
+    optimiser,
+    x,
+    y,
+    max_norm,
+    clip=_scaled,
+    loss=torch.nn.functional.cross_entropy,
+    order="zero backward clip step",
+):
     """Train for a step, in an order; what is wrong is wrong in one of these."""
     found = loss(model(x), y)
     for what in order.split():
@@ -447,11 +458,11 @@ def _train(model, optimiser, x, y, max_norm, clip=_scaled, loss=F.cross_entropy,
 
 def _loss_after(model, optimiser, x, y, max_norm):
     _train(model, optimiser, x, y, max_norm)
-    return F.cross_entropy(model(x), y).item()
+    return torch.nn.functional.cross_entropy(model(x), y).item()
 
 
 def _clipped_loss(model, optimiser, x, y, max_norm):
-    limited = lambda logits, y: F.cross_entropy(logits, y).clamp(max=max_norm)  # noqa: E731
+    limited = lambda logits, y: torch.nn.functional.cross_entropy(logits, y).clamp(max=max_norm)  # noqa: E731
     return _train(model, optimiser, x, y, max_norm, loss=limited, order="zero backward step")
 
 
@@ -513,11 +524,11 @@ STEP = Exercise(
             "What may not be too long is the step, so what has to be clipped is the gradient.",
         ),
         "softmax is taken twice": M(
-            partial(_train, loss=lambda logits, y: F.cross_entropy(logits.softmax(-1), y)),
+            partial(_train, loss=lambda logits, y: torch.nn.functional.cross_entropy(logits.softmax(-1), y)),
             "The model gives scores, and PyTorch's cross-entropy makes the probabilities itself.",
         ),
         "the losses are added up": M(
-            partial(_train, loss=partial(F.cross_entropy, reduction="sum")),
+            partial(_train, loss=lambda scores, y: torch.nn.functional.cross_entropy(scores, y, reduction="sum")),
             "The mean over the batch is asked for: a larger batch should not mean larger steps.",
         ),
         "the loss after the step is returned": M(
@@ -697,7 +708,7 @@ def _chunks(model, tokens, T, carry=lambda state: state, shift=1, scores=lambda 
         with torch.no_grad():
             logits, state = model(x[None], carry(state))
         y = tokens[start + shift : start + shift + len(x)]
-        yield F.cross_entropy(scores(logits[0]), y, reduction="none")
+        yield torch.nn.functional.cross_entropy(scores(logits[0]), y, reduction="none")
 
 
 def _whole_chunks(model, tokens, T, rest):
@@ -712,7 +723,7 @@ def _inside_chunks(model, tokens, T):
     for chunk in tokens.split(T):
         with torch.no_grad():
             logits, state = model(chunk[None], state)
-        losses += F.cross_entropy(logits[0, :-1], chunk[1:], reduction="none").tolist()
+        losses += torch.nn.functional.cross_entropy(logits[0, :-1], chunk[1:], reduction="none").tolist()
     return float(np.exp(sum(losses) / len(losses)))
 
 
@@ -720,9 +731,9 @@ def _perplexity(*a, **k):
     return float(torch.cat(list(_chunks(*a, **k))).mean().exp())
 
 
-def _of_chunks(reduce):
-    """Return a perplexity that makes of the losses, one tensor a chunk, what `reduce` says."""
-    return lambda *a: float(reduce(list(_chunks(*a))))
+def _of_chunks(model, tokens, T, reduce):
+    """Return what `reduce` makes of the losses, one tensor a chunk."""
+    return float(reduce(list(_chunks(model, tokens, T))))
 
 
 def _while_recording(model, tokens, T):
@@ -731,7 +742,7 @@ def _while_recording(model, tokens, T):
     for start in range(0, len(tokens) - 1, T):
         y = tokens[start + 1 : start + 1 + T]
         logits, state = model(tokens[None, start : start + len(y)], state)
-        total = total + F.cross_entropy(logits[0], y, reduction="sum")
+        total = total + torch.nn.functional.cross_entropy(logits[0], y, reduction="sum")
     return (total / (len(tokens) - 1)).exp().item()
 
 
@@ -748,19 +759,19 @@ PERPLEXITY = Exercise(
             "The second chunk goes on where the first ended. What does the model get with it?",
         ),
         "the mean of each chunk is taken first": M(
-            _of_chunks(lambda found: torch.stack([losses.mean() for losses in found]).mean().exp()),
+            partial(_of_chunks, reduce=lambda found: torch.stack([losses.mean() for losses in found]).mean().exp()),
             "The last chunk may be shorter: in a mean of means its steps weigh more. Add up, and divide at the end.",
         ),
         "the perplexities of the chunks are averaged": M(
-            _of_chunks(lambda found: torch.stack([losses.mean().exp() for losses in found]).mean()),
+            partial(_of_chunks, reduce=lambda found: torch.stack([losses.mean().exp() for losses in found]).mean()),
             "The mean of exponentials is not the exponential of the mean. Which comes last?",
         ),
         "the perplexities of the steps are averaged": M(
-            _of_chunks(lambda found: torch.cat(found).exp().mean()),
+            partial(_of_chunks, reduce=lambda found: torch.cat(found).exp().mean()),
             "The mean of exponentials is not the exponential of the mean. Which comes last?",
         ),
         "the losses are added up and not divided": M(
-            _of_chunks(lambda found: torch.cat(found).sum().exp()),
+            partial(_of_chunks, reduce=lambda found: torch.cat(found).sum().exp()),
             "The mean of all steps is asked for. How many predictions are there?",
         ),
         "the sum is divided by the number of tokens": M(
@@ -768,7 +779,7 @@ PERPLEXITY = Exercise(
             "How many tokens have one after them, and so a prediction?",
         ),
         "the sum is divided by the number of chunks": M(
-            _of_chunks(lambda found: (torch.cat(found).sum() / len(found)).exp()),
+            partial(_of_chunks, reduce=lambda found: (torch.cat(found).sum() / len(found)).exp()),
             "Divide by the number of predictions.",
         ),
         "the last, shorter chunk is left out": M(
@@ -792,15 +803,15 @@ PERPLEXITY = Exercise(
             "The number is right. How much memory would it take for a whole library? T says how much to read at once.",
         ),
         "the mean loss is returned": M(
-            _of_chunks(lambda found: torch.cat(found).mean()),
+            partial(_of_chunks, reduce=lambda found: torch.cat(found).mean()),
             "That is the loss in nats. What makes a perplexity of it?",
         ),
         "2 stands in place of e": M(
-            _of_chunks(lambda found: 2 ** torch.cat(found).mean()),
+            partial(_of_chunks, reduce=lambda found: 2 ** torch.cat(found).mean()),
             "PyTorch's loss is in nats, with the natural logarithm. 2 would be right for bits.",
         ),
         "the sign is wrong": M(
-            _of_chunks(lambda found: torch.cat(found).mean().neg().exp()),
+            partial(_of_chunks, reduce=lambda found: torch.cat(found).mean().neg().exp()),
             "A perplexity is at least 1.",
         ),
         "the targets are the inputs": M(
@@ -808,11 +819,11 @@ PERPLEXITY = Exercise(
             "What the model gives at a step is about the next token.",
         ),
         "only the last chunk is counted": M(
-            _of_chunks(lambda found: found[-1].mean().exp()),
+            partial(_of_chunks, reduce=lambda found: found[-1].mean().exp()),
             "Is the sum begun anew in each turn of the loop?",
         ),
         "only the first chunk is counted": M(
-            _of_chunks(lambda found: found[0].mean().exp()),
+            partial(_of_chunks, reduce=lambda found: found[0].mean().exp()),
             "How far to the right does your return stand: in the loop or after it?",
         ),
         "what is computed is recorded for a backward that never comes": M(
