@@ -38,6 +38,16 @@ def inline(svg, name, alt):
     return ElementTree.tostring(root, encoding="unicode", short_empty_elements=False)
 
 
+def scrolling(drawing):
+    """Return an inline drawing in a frame in which it scrolls where the screen would make it too small to read.
+
+    The stylesheet says what is too small, by the drawing's own width. Of the frame's second class the theme's script
+    puts whatever scrolls into the Tab key's order.
+    """
+    width = re.search(r'width="([\d.]+pt)"', drawing)[1]
+    return f'<div class="drawing jp-RenderedHTMLCommon" style="--width: {width}">{drawing}</div>'
+
+
 def _local(name):
     return name.rpartition("}")[2]
 

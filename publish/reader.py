@@ -114,8 +114,8 @@ def _outputs(run, cell):
             html = figures.inline(output.data["image/svg+xml"], name, alt)
             if movable.KIND in output.data:
                 html = movable.html(output.data[movable.KIND], html, name)
-            else:  # on a phone it scrolls; of this class the theme's script puts what scrolls into the Tab key's order
-                html = f'<div class="drawing jp-RenderedHTMLCommon">{html}</div>'
+            else:
+                html = figures.scrolling(html)
             yield nbformat.v4.new_output("display_data", data={"text/html": html})
         elif not (figure and output.output_type == "execute_result"):
             yield output  # of a figure's cell, what its last line happened to return is not shown
