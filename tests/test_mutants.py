@@ -1,7 +1,5 @@
 """Right answers that a machine spoilt in one place lose points; every survivor is shown to be the same answer."""
 
-import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +11,7 @@ from publish.manuscript import slugs
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks"))
+import checks  # noqa: E402
 import mutants  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not slugs(), reason="this is the student edition: there are no manuscripts")
@@ -31,11 +30,11 @@ def test_a_program_below_the_answer_is_not_changed():
     assert mutants.reached(source) == "def f(x):\n    y = 2 * x\n    return y\n"
 
 
-@pytest.mark.parametrize(("exercise", "source"), ANSWERS, ids=[exercise.id for exercise, _ in ANSWERS])
-def test_a_change_of_any_place_of_a_right_answer_loses_points_unless_it_changes_nothing(exercise, source):
+@pytest.mark.parametrize(("exercise", "source", "imports"), ANSWERS, ids=[exercise.id for exercise, *_ in ANSWERS])
+def test_a_change_of_any_place_of_a_right_answer_loses_points_unless_it_changes_nothing(exercise, source, imports):
     every = list(mutants.mutants(source))
-    survivors = [mutant for mutant in every if not mutants.checked(exercise, mutant.code)]
-    assert not mutants.checked(exercise, source), "the answer itself is right"
+    survivors = [mutant for mutant in every if not mutants.checked(exercise, mutant.code, imports)]
+    assert not mutants.checked(exercise, source, imports), "the answer itself is right"
     assert len(every) >= 4
     for _, what, code in survivors:  # the same, shown: the numbers that come out are the same
         assert not exercise.draw()[0].arguments or "bits" in exercise.draw()[0].arguments, what
@@ -67,11 +66,23 @@ def test_the_tests_that_run_a_line_of_rnncore_are_found_and_notice_that_it_is_sp
     assert first == every[0], "a line outside every function is run by all tests, while importing"
 
 
-def test_the_benchmark_of_the_checks_times_every_exercise(tmp_path):
-    command = [sys.executable, ROOT / "benchmarks" / "checks.py", "--repeats", "1", "--out", tmp_path]
-    subprocess.run(command, check=True, capture_output=True)
-    table = (tmp_path / "checks.md").read_text()
-    assert json.dumps(exercises.checked()) == json.dumps([line.split("`")[1] for line in table.splitlines()[3:]])
-    every = sum(len(exercises.find(name).misconceptions) for name in exercises.checked())
+def test_the_benchmark_of_the_checks_times_every_exercise_and_names_every_mistake(tmp_path, monkeypatch, capsys):
+    first = [exercises.find(name) for name in exercises.checked()[:4]]
+    monkeypatch.setattr(exercises, "checked", lambda: [exercise.id for exercise in first])
+    assert checks.main(["--repeats", "1", "--out", str(tmp_path)]) == 0
+    rows = [line.split("`")[1] for line in (tmp_path / "checks.md").read_text().splitlines()[3:]]
+    assert rows == exercises.checked()
     table = (tmp_path / "misconceptions.md").read_text()
+    every = sum(len(exercise.misconceptions) for exercise in first)
     assert table.count("| yes |") == every == len(table.splitlines()) - 3
+
+
+def test_the_tables_are_of_the_exercises_and_the_mistakes_that_there_are():
+    there = [exercises.find(name) for name in exercises.checked()]
+    for table in ("checks.md", "mutants.md"):
+        rows = (ROOT / "benchmarks" / table).read_text().splitlines()[3:]
+        listed = [row.split("`")[1] for row in rows if "rnncore" not in row]
+        assert listed == [exercise.id for exercise in there], f"`make bench` writes {table}"
+    mistakes = (ROOT / "benchmarks" / "misconceptions.md").read_text().splitlines()[3:]
+    assert [row.split(" | ")[1] for row in mistakes] == [name for exercise in there for name in exercise.misconceptions]
+    assert all(row.endswith("| yes |") for row in mistakes)
