@@ -35,7 +35,7 @@ def test_a_change_of_any_place_of_a_right_answer_loses_points_unless_it_changes_
     every = list(mutants.mutants(source))
     survivors = [mutant for mutant in every if not mutants.checked(exercise, mutant.code, imports)]
     assert not mutants.checked(exercise, source, imports), "the answer itself is right"
-    assert len(every) >= 4
+    assert len(every) >= 3
     for _, what, code in survivors:  # the same, shown: the numbers that come out are the same
         assert not exercise.draw()[0].arguments or "bits" in exercise.draw()[0].arguments, what
         before, after = value_of(source), value_of(code)

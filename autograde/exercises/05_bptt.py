@@ -1227,6 +1227,10 @@ def _chosen(p, u):
     return int(np.searchsorted(np.cumsum(p), u, side="right"))
 
 
+def _exponentials(y):
+    return np.exp(y)
+
+
 def _written(
     first,
     draws,
@@ -1293,11 +1297,15 @@ WRITE = Exercise(
             "Which character lies at 0?",
         ),
         "the softmax is missing": M(
-            partial(_written, squash=lambda y: y, choose=lambda p, u: int(np.argmax(np.cumsum(p) > u))),
+            partial(
+                _written,
+                squash=lambda y: y,
+                choose=lambda p, u: int(np.argmax(np.cumsum(p) > u)),
+            ),
             "Scores are no probabilities. What turns the one into the other?",
         ),
         "the exponentials are not divided by their sum": M(
-            partial(_written, squash=np.exp),
+            partial(_written, squash=_exponentials),
             "Together the probabilities are 1 long. How long are yours?",
         ),
         "the state is not carried on": M(
