@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,11 @@ class Misconception:
 
     implementation: Callable
     advice: str
+
+    def in_every_step(self, loop):
+        """Return this mistake in a step as one of a sequence: loop(..., step=...) is right but for the step."""
+        advice = f"The loop is right; look at the step, or call rnncore's. {self.advice}"
+        return Misconception(partial(loop, step=self.implementation), advice)
 
 
 @dataclass(frozen=True, eq=False)  # an exercise is equal to itself alone, so that it can be a key

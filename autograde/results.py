@@ -17,6 +17,7 @@ import torch
 
 from autograde.grader import grade
 from autograde.notebook import grade_id, is_test
+from autograde.sandbox import READ
 
 ROOT = Path(__file__).resolve().parent.parent
 SEED, CACHE = ".seed", ".graded"  # in a course
@@ -116,12 +117,10 @@ def key(nb, source, seed, box):
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-COURSE = ("rnncore.py", "rnndata.py", "rnnplot.py")
-
-
 @lru_cache
 def _environment():
-    files = [*sorted((ROOT / "autograde").rglob("*.py")), *(ROOT / name for name in COURSE)]
-    files += sorted(path for path in (ROOT / "data").iterdir() if path.is_file())
+    files = [*sorted((ROOT / "autograde").rglob("*.py")), ROOT / "rnncore.py", ROOT / "rnnplot.py"]
+    for path in (ROOT / name for name in READ):
+        files += [path] if path.is_file() else sorted(inner for inner in path.rglob("*") if inner.is_file())
     digest = hashlib.sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()
     return f"{digest} {sys.version} {np.__version__} {torch.__version__}"

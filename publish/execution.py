@@ -3,6 +3,7 @@
 import ast
 import hashlib
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -140,28 +141,20 @@ def _run(notebook, manuscript):
             raise _fault(manuscript, current, "the cell ends its kernel") from None
     notebook.metadata = nbformat.from_dict(metadata)  # without the language's exact version, which the run adds
     for index, cell in enumerate(notebook.cells):
-        _clear_bars(cell)
+        _drop_cleared_bars(cell)
         for output in cell.get("outputs", []):
             if output.output_type == "stream" and output.name == "stderr":
                 raise _fault(manuscript, index, f"the cell writes to stderr: {output.text.strip()[:300]}")
     print(f"ran {manuscript.slug} in {time.perf_counter() - started:.0f} s", file=sys.stderr)
 
 
-def _clear_bars(cell):
-    """Leave of a cell's texts what a terminal would show in the end: of a progress bar that was cleared, nothing."""
+def _drop_cleared_bars(cell):
+    """Drop the blanks that a cleared progress bar ends with; nbclient has carried out its other carriage returns."""
     for output in cell.get("outputs", []):
-        if output.output_type == "stream" and "\r" in output.text:
-            output.text = "\n".join(map(_overwritten, output.text.split("\n")))
+        if output.output_type == "stream":
+            output.text = re.sub(r" *\r\Z", "", output.text)
     if cell.cell_type == "code":
         cell.outputs = [output for output in cell.outputs if output.output_type != "stream" or output.text.strip()]
-
-
-def _overwritten(line):
-    """Return a line as it stands after its carriage returns, each of which begins it anew over what is there."""
-    shown = ""
-    for part in line.split("\r"):
-        shown = part + shown[len(part) :]
-    return shown.rstrip()
 
 
 def _fault(manuscript, index, reason):

@@ -9,7 +9,6 @@ import run
 
 import rnndata
 from autograde import sandbox
-from publish import execution
 
 READ = "import rnndata; print(len(rnndata.read('alice.txt')))"
 README = (run.ROOT / "data" / "README.md").read_text(encoding="utf-8")
@@ -43,20 +42,3 @@ def test_the_readme_says_what_each_text_is():
     text = rnndata.read("alice.txt")
     assert text.isascii()
     assert f"in {len(text.splitlines())} lines" in README
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("\r 0%|   \r50%|█  \r      \r", ""),
-        ("\r50%|█  \r      \rloss 0.1\n", "loss 0.1\n"),
-        ("first\n\r50%|█  \r      \rlast\n", "first\nlast\n"),
-        ("abc\rx\n", "xbc\n"),
-        ("no bar\n", "no bar\n"),
-    ],
-)
-def test_of_a_progress_bar_nothing_stays(text, shown):
-    cell = {"cell_type": "code", "outputs": [{"output_type": "stream", "name": "stdout", "text": text}]}
-    cell = execution.nbformat.from_dict(cell)
-    execution._clear_bars(cell)
-    assert "".join(output.text for output in cell.outputs) == shown

@@ -1,7 +1,5 @@
 """Chapter 1: the step, the sequence, the output layer, the parameter count, and a network set by hand."""
 
-from functools import partial
-
 import numpy as np
 
 import rnncore
@@ -167,13 +165,6 @@ def _from_the_second_input(x, h0, *weights, first):
     return hs
 
 
-def _with_a_wrong_step(name):
-    """Return the loop, right, around a step that is wrong in one of the ways of the exercise before."""
-    wrong = STEP.misconceptions[name]
-    advice = f"The loop is right; look at the step, or call rnncore's. {wrong.advice}"
-    return M(partial(_states, step=wrong.implementation), advice)
-
-
 SEQUENCE = Exercise(
     id="rnn-sequence",
     points=4,
@@ -269,7 +260,7 @@ SEQUENCE = Exercise(
             lambda *a: _from_the_second_input(*a, first=np.copy),
             "h_1 is computed from h_0 and the first input, x[:, 0]; h_0 itself is no part of the result.",
         ),
-        **{f"in every step {name}": _with_a_wrong_step(name) for name in STEP.misconceptions},
+        **{f"in every step {name}": wrong.in_every_step(_states) for name, wrong in STEP.misconceptions.items()},
     },
 )
 

@@ -17,7 +17,7 @@ WEIGHTS = {"W_xh": "H D", "W_hh": "H H", "b_h": "H"}
 # step-backward: step_backward(dh, x, h, h_next, W_xh, W_hh) -> {"x", "h", "W_xh", "W_hh", "b_h"}
 
 
-def _weights():
+def _weights():  # no constant: the sample class writes out the functions that a mistake needs
     return "W_xh", "W_hh", "b_h"
 
 
@@ -348,12 +348,6 @@ def _without_the_first_step(dhs, x, h0, hs, W_xh, W_hh):
 W_HH_TRANSPOSED = "W_hh is transposed in the gradient of h"
 
 
-def _with_a_wrong_step(name):
-    wrong = STEP.misconceptions[name]
-    advice = f"The loop is right; look at the step, or call rnncore's. {wrong.advice}"
-    return M(partial(_walk, step=wrong.implementation), advice)
-
-
 SEQUENCE = Exercise(
     id="sequence-backward",
     points=5,
@@ -461,7 +455,10 @@ SEQUENCE = Exercise(
             _into_dhs,
             "Adding into dhs[:, t] writes into the caller's array. Keep the sum in a name of its own.",
         ),
-        **{f"in every step {name}": _with_a_wrong_step(name) for name in [*list(SLOPES)[:4], W_HH_TRANSPOSED]},
+        **{
+            f"in every step {name}": STEP.misconceptions[name].in_every_step(_walk)
+            for name in [*list(SLOPES)[:4], W_HH_TRANSPOSED]
+        },
     },
 )
 
