@@ -21,7 +21,7 @@ from autograde.compare import named
 from autograde.diagnose import expect, judge
 from autograde.feedback import Verdict
 from autograde.notebook import grade_id, is_test, runs
-from autograde.sandbox import Died
+from autograde.sandbox import SLOW, Died
 
 ROOT = Path(__file__).resolve().parent.parent
 SHOWN_LIMIT = 10**7  # characters that all cells of a notebook may show together
@@ -72,7 +72,8 @@ def grade(nb, source, box, seed):
         return result
     for check in checks.values():
         expect(check.exercise, seed)
-    grading = _Grading(nb, checks, box, seed, result)
+    text = "\n".join(cell.source for cell in source.cells if runs(cell))
+    grading = _Grading(nb, checks, box, seed, result, [name for name in SLOW if name in text])
     while grading.left or not grading.shown:
         grading.use_a_worker()
     return result
@@ -101,10 +102,11 @@ class _Grading:
     shown   whether a worker that held all of rnncore has come to the end: what its cells showed is kept
     """
 
-    def __init__(self, nb, checks, box, seed, result):
+    def __init__(self, nb, checks, box, seed, result, uses):
         order = [name for cell in nb.cells if (name := grade_id(cell)) in checks]
         self.left, self.shown = {name: checks[name] for name in order}, False
         self._nb, self._checks, self._box, self._seed, self._result = nb, checks, box, seed, result
+        self._uses = uses
 
     def use_a_worker(self):
         """Run the notebook from the top in a new worker, as far as one worker comes."""
@@ -112,7 +114,7 @@ class _Grading:
         self._provided = min((check.provided for check in self.left.values()), key=_much, default=None)
         began = self._provided
         self._outputs, self._passed = {}, {}
-        with self._box.worker() as worker:  # outside of what follows: where no worker can be had, nobody is graded
+        with self._box.worker(self._uses) as worker:  # where none can be had, nobody is graded: outside of the `try`
             try:
                 worker.provide(modules(self._provided))
                 self._run_cells(worker)

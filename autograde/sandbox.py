@@ -25,6 +25,7 @@ ENVIRONMENT = {
     "IPYTHONDIR": "/scratch", "MPLBACKEND": "module://matplotlib_inline.backend_inline", "PYTHONPATH": "/course",
     "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
 }  # fmt: skip
+SLOW = ("sklearn", "torch.optim")  # what some notebooks use and takes a second to load: names as they stand in a cell
 START = 60  # seconds the warm parent may take to import everything
 GONE_WITHIN = 5  # seconds a process may take to be gone once it is killed
 
@@ -75,8 +76,11 @@ class Sandbox:
         self._stop()
 
     @contextlib.contextmanager
-    def worker(self):
-        """Yield a `Worker`, a new process that no other notebook has used or will use; it is killed afterwards."""
+    def worker(self, uses=()):
+        """Yield a `Worker`, a new process that no other notebook has used or will use; it is killed afterwards.
+
+        What it uses of `SLOW` the parent loads once, before.
+        """
         ours, theirs = socket.socketpair()
         with ours:
             with theirs, self._lock:
@@ -85,11 +89,11 @@ class Sandbox:
                 if self._parent is None:
                     self._start()
                 try:
-                    self._fork(number, theirs)
+                    self._fork(number, theirs, uses)
                 except (OSError, EOFError):  # the parent is gone: out of memory, or killed
                     self._stop()
                     self._start()
-                    self._fork(number, theirs)
+                    self._fork(number, theirs, uses)
             try:
                 yield Worker(ours, time.monotonic() + self.limits.wall)
             finally:
@@ -100,8 +104,8 @@ class Sandbox:
                     hung_up.register(ours, 0)
                     hung_up.poll(1000 * GONE_WITHIN)
 
-    def _fork(self, number, theirs):
-        limits = asdict(self.limits) | {"confined": int(self.confined)}
+    def _fork(self, number, theirs, uses):
+        limits = asdict(self.limits) | {"confined": int(self.confined), "uses": ",".join(uses)}
         text = " ".join(["fork", number, *(f"{name}={value}" for name, value in limits.items())])
         socket.send_fds(self._control, [text.encode()], [theirs.fileno()])
         if self._control.recv(64) != b"started\n":

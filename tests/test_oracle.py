@@ -216,7 +216,7 @@ def test_of_rnncore_a_sequence_finds_the_step_and_no_forward(box):
 def workers(monkeypatch, box):
     """Return a list that grows by one with every worker that is asked for."""
     asked, worker = [], box.worker
-    monkeypatch.setattr(box, "worker", lambda: asked.append(1) or worker())
+    monkeypatch.setattr(box, "worker", lambda uses: asked.append(1) or worker(uses))
     return asked
 
 

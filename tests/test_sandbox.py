@@ -126,6 +126,16 @@ def test_files_are_limited_one_by_one_and_together(box):
     assert "No space left" in said(box, "for k in range(20_000):\n    open(f'/scratch/{k}', 'w').close()")
 
 
+def test_what_is_slow_to_load_is_there_for_those_who_use_it(box):
+    here = "import sys\nprint([name in sys.modules for name in ('sklearn.datasets', 'torch._dynamo')])"
+    with sandbox.Sandbox() as fresh:
+        for uses in ((), sandbox.SLOW):
+            with fresh.worker(uses) as worker:
+                assert worker.run(here, 5)["text"] == str([bool(uses)] * 2) + "\n"
+    nothing_needed = "from sklearn.datasets import load_digits\nprint(load_digits().data.shape)"
+    assert said(box, nothing_needed) == "(1797, 64)\n"
+
+
 def test_output_is_limited(box):
     assert len(said(box, "print('x' * 10_000_000)")) <= 20_000
     code = (
