@@ -313,6 +313,16 @@ def with_a_layer(x, h, W, U, b):
     return cell(torch.tensor(x), torch.tensor(h)).detach().numpy()
 
 
+def with_an_operator(x, h, W, U, b):
+    run = torch.ops.aten.rnn_tanh_cell
+    return run(*map(torch.tensor, (x, h, W, U, b, 0 * b))).numpy()
+
+
+def with_a_hidden_operator(x, h, W, U, b):
+    run = getattr(getattr(torch, "o" + "ps").aten, "rnn_tanh_cell")  # noqa: B009
+    return run.default(*map(torch.tensor, (x, h, W, U, b, 0 * b))).numpy()
+
+
 @pytest.mark.parametrize(
     "answer",
     [
@@ -329,6 +339,8 @@ def with_a_layer(x, h, W, U, b):
         lambda *a: next(map(alias, *([value] for value in a))),
         lambda *a: rnncore.rnn_step.__wrapped__(*a),
         with_a_layer,
+        with_an_operator,
+        with_a_hidden_operator,
     ],
 )
 def test_what_is_to_be_written_may_not_be_called_under_any_name(answer):
