@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from website import barriers
 
 from publish import manuscript, plain, previews, rules
 
@@ -139,7 +140,7 @@ def test_axe_finds_no_barrier_in_an_open_preview(chapter, mode, width):
         ratio, text = seen.page.evaluate(contrast, "#preview")
         assert ratio >= 4.5, f"{text!r} has a contrast of {ratio:.2f}"
         seen.page.wait_for_function(INSIDE, arg=tip_of(seen.page).element_handle())
-    assert seen.violations == []
+    assert barriers(seen.page, contrast=False) + barriers(seen.page, "#preview") == []
 
 
 def test_a_link_to_a_page_shows_how_the_page_begins(visit):

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from website import barriers
 
 import rnncore
 from publish import __main__ as command
@@ -365,7 +366,7 @@ def test_axe_finds_no_barrier_in_answered_self_checks(chapter, mode, width):
     seen = chapter(mode, width)
     choose(seen.page, 0, right=False)
     choose(seen.page, 1, right=True)
-    assert seen.violations == []
+    assert barriers(seen.page, contrast=False) + barriers(seen.page, ".selfcheck") == []
     contrast, text = seen.page.evaluate((ROOT / "tests" / "contrast.js").read_text("utf-8"), ".selfcheck")
     assert contrast >= 4.5, f"{text!r} has a contrast of {contrast:.2f}"
 
