@@ -126,6 +126,7 @@ def students_answers(source):
 @pytest.fixture(scope="module")
 def graded(course, source):
     """The course after students fetched, submitted, and the teacher collected, graded and gave feedback."""
+    fetched = course.parent / "fetched"
     for student, (answers, _) in students_answers(source).items():
         home = course.parent / student
         home.mkdir()
@@ -133,7 +134,11 @@ def graded(course, source):
         config = home / "nbgrader_config.py"
         config.write_text(config.read_text().replace("HERE = ", f"HERE = Path({str(course)!r})  # "))
         config.write_text(config.read_text().replace("root = str(HERE)\n", f"root = {str(home)!r}\n"))
-        run("nbgrader", "fetch_assignment", SLUG, cwd=home)
+        if fetched.exists():  # all get the same files: once by the command is enough
+            shutil.copytree(fetched, home / SLUG)
+        else:
+            run("nbgrader", "fetch_assignment", SLUG, cwd=home)
+            shutil.copytree(home / SLUG, fetched)
         path = home / SLUG / f"{SLUG}.ipynb"
         notebook = nbformat.read(path, as_version=4)
         for cell in notebook.cells:
