@@ -118,6 +118,14 @@ def test_whole_numbers_of_any_kind_are_accepted():
         assert compare(result, 9) is None
 
 
+def test_two_numbers_are_shown_as_long_as_it_takes_to_tell_them_apart():
+    assert compare(0.07487538403672135, 13.355524153432953, name="the loss").text == (
+        "the loss is 0.0748754; expected 13.3555"
+    )
+    assert compare(1.0000001, 1.0, tolerance=1e-9).text == "the result is 1.0000001; expected 1"
+    assert compare(12345, 54321).text == "the result is 12,345; expected 54,321"
+
+
 def test_an_exception_is_explained_with_the_students_line_and_what_was_passed():
     def answer(x):
         return x @ x  # a student's line
