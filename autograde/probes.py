@@ -504,3 +504,65 @@ def _numbers(value):
 def _without_graph(result):
     """Return a tensor that may leave the process: one with a graph can be neither copied nor sent."""
     return result.detach() if isinstance(result, torch.Tensor) else result
+
+
+def clipped_and_norm(implementation, arguments):
+    """Call a function of {name: gradient} and a limit that returns another such dictionary, and the norm before.
+
+    Returns one dictionary with both: the arrays under their names, the norm as "norm before".
+    """
+    result = implementation(*arguments.values())
+    if not isinstance(result, list | tuple) or len(result) != 2 or not isinstance(result[0], dict):
+        came = " and ".join(map(describe, result)) if isinstance(result, tuple) else describe(result)
+        raise Unusable(f"The function returns {came or 'nothing'}; expected two things: a dictionary, then a number")
+    if "norm before" in result[0]:
+        raise Unusable("The dictionary has an entry 'norm before'; expected gradients only, and the norm beside it")
+    return {"norm before": result[1], **result[0]}
+
+
+def orthogonal_draws(implementation, arguments):
+    """Let a function draw a matrix: {"drawn", "again" from the same seed, "other" from another}.
+
+    implementation(H, gain, rng) returns an array (H, H); arguments has "H", "gain" and "seed".
+    """
+    H, gain, seed = arguments.values()
+
+    def draw(seed):
+        W = implementation(H, gain, np.random.default_rng(seed))
+        if type(W) is not np.ndarray or W.shape != (H, H) or W.dtype != np.float64:
+            raise Unusable(f"The function returns {describe(W)}; expected a NumPy array of shape {(H, H)}, float64")
+        return W
+
+    return {"drawn": draw(seed), "again": draw(seed), "other": draw(seed + 1)}
+
+
+def singular_values(matrices, arguments):
+    """Measure what `orthogonal_draws` gives: the ends of the singular values, and whether it was drawn.
+
+    Above H = 2 an orthogonal matrix drawn from all of them has no entry near its gain, as the identity has.
+    """
+    H, gain = arguments["H"], arguments["gain"]
+    for name in ("drawn", "again", "other"):
+        W = matrices.get(name) if isinstance(matrices, dict) else None
+        if not (isinstance(W, np.ndarray) and W.shape == (H, H) and W.dtype == np.float64 and np.isfinite(W).all()):
+            raise Unusable(f"The matrix is {describe(W)}; expected finite numbers, float64, of shape {(H, H)}")
+    sizes = np.linalg.svd(matrices["drawn"], compute_uv=False)
+    return {
+        "largest singular value": float(sizes[0]),
+        "smallest singular value": float(sizes[-1]),
+        "equality of two draws from the same seed": bool(np.array_equal(matrices["drawn"], matrices["again"])),
+        "difference of two draws from two seeds": not np.array_equal(matrices["drawn"], matrices["other"]),
+        "spread over all entries": bool(np.abs(matrices["drawn"]).max() < 0.98 * gain),
+    }
+
+
+def predictions(implementation, arguments):
+    """Call a function on each of arguments["W_hh"] (K, H, H), ["scale"] (K,), ["T"] (K,); return numbers, (K,)."""
+    found = []
+    for W_hh, scale, T in zip(arguments["W_hh"], arguments["scale"], arguments["T"], strict=True):
+        number = implementation(W_hh, float(scale), int(T))
+        value = _numbers(number)
+        if value is None or value.shape != ():
+            raise Unusable(f"The function returns {describe(number)}; expected one number")
+        found.append(float(value))
+    return np.array(found)

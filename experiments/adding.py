@@ -1,0 +1,178 @@
+"""The adding problem for four recurrent units: who solves it within a fixed budget, and does gradient reach say so?
+
+Each sequence has two rows, numbers uniform on [0, 1] and marks: a 1 in the first half, a 1 in the second half, else 0.
+The target, at the last step only, is the sum of the two marked numbers. Always saying 1 has a mean squared error of
+1/6; knowing only one of the two, 1/12. Before training, the gradient's reach is measured: log₁₀ of ‖dL/dh_1‖ over
+‖dL/dh_T‖, root mean squares over a batch. `python experiments/adding.py` writes data/adding.json; what is there already
+for the same settings is not run again, so an interrupted run goes on where it stopped.
+"""
+
+import argparse
+import datetime
+import itertools
+import json
+import platform
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+RESULTS = Path(__file__).resolve().parent.parent / "data" / "adding.json"
+UNITS = ["tanh", "orthogonal", "identity", "gate"]
+LENGTHS = [10, 20, 40, 70, 100]
+RATES = [0.003, 0.01]  # every unit is tried with both
+D, H, BATCH, LARGEST_NORM = 2, 32, 32, 1.0
+Z = 0.98  # of the constant gate: a time scale of 1 / (1 - z) = 50 steps
+SOLVED, HELD_OUT, EVERY = 0.01, 1000, 50
+
+
+def main(arguments):
+    """Run what is missing and write the results; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--updates", type=int, default=1500, help="the budget of a run (default: 1500)")
+    parser.add_argument("--seeds", type=int, default=5, help="how many seeds, from 0 on (default: 5)")
+    parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS, help="T (default: 10 ... 100)")
+    parser.add_argument("--units", nargs="+", choices=UNITS, default=UNITS, help="which units (default: all)")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="the file to write, and to go on from")
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    settings = {"D": D, "H": H, "batch": BATCH, "clipped to": LARGEST_NORM, "z": Z, "solved below": SOLVED}
+    settings |= {"updates": options.updates, "seeds": options.seeds}
+    found = json.loads(options.out.read_text("utf-8")) if options.out.exists() else {}
+    if found.get("settings") != settings:
+        found = {"settings": settings, "runs": []}
+    done = {(run["unit"], run["rate"], run["T"]) for run in found["runs"]}
+    every = itertools.product(sorted(options.lengths), RATES, options.units)
+    wanted = [(unit, rate, T) for T, rate, unit in every if (unit, rate, T) not in done]
+    for unit, rate, T in tqdm(wanted, unit="run"):
+        found["runs"] += learn(unit, rate, T, options.seeds, options.updates)
+        found["provenance"] = provenance()
+        lines = ",\n".join(f"  {json.dumps(run)}" for run in found["runs"])
+        rest = json.dumps({name: found[name] for name in ("settings", "provenance")}, indent=1)[1:-2]
+        options.out.write_text(f'{{{rest},\n "runs": [\n{lines}\n ]\n}}\n', "utf-8")
+    return 0
+
+
+def provenance():
+    """Return what made the results, as far as it may matter."""
+    return {
+        "written by": "experiments/adding.py",
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "Python": platform.python_version(),
+        "PyTorch": torch.__version__,
+        "NumPy": np.__version__,
+        "processor": processor(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def processor():
+    """Return the processor's name, where the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def sequences(T, count, generator):
+    """Return x (count, T, 2), numbers and marks, and the sums of the marked numbers (count,)."""
+    values = torch.rand(count, T, generator=generator)
+    marks, rows = torch.zeros(count, T), torch.arange(count)
+    for low, high in ((0, T // 2), (T // 2, T)):
+        marks[rows, torch.randint(low, high, (count,), generator=generator)] = 1
+    return torch.stack([values, marks], 2), (values * marks).sum(1)
+
+
+def weights(unit, generator):
+    """Return W_xh, W_hh, b_h, W_hy, b_y of one network.
+
+    W_xh is standard normal, so that a mark can take a unit to where tanh bends; the rest is as PyTorch draws it, but
+    for what makes the unit.
+    """
+    bound = H**-0.5
+    W_xh = torch.empty(H, D).normal_(generator=generator)
+    W_hh, b_h, W_hy = (
+        torch.empty(shape).uniform_(-bound, bound, generator=generator) for shape in ((H, H), (H,), (H,))
+    )
+    if unit == "orthogonal":
+        torch.nn.init.orthogonal_(W_hh, generator=generator)
+    elif unit == "identity":
+        torch.nn.init.eye_(W_hh)
+        b_h.zero_()
+    return W_xh, W_hh, b_h, W_hy, torch.zeros(1)
+
+
+def states(unit, x, W_xh, W_hh, b_h):
+    """Return the list h_1 ... h_T, each (S, B, H), of S networks side by side; x (S, B, T, D)."""
+    sums = torch.einsum("sbtd,shd->tsbh", x, W_xh) + b_h[:, None]
+    h, across, found = torch.zeros_like(sums[0]), W_hh.mT, []
+    for a_t in sums:
+        a = torch.baddbmm(a_t, h, across)
+        n = torch.relu(a) if unit == "identity" else torch.tanh(a)
+        h = torch.lerp(n, h, Z) if unit == "gate" else n
+        found.append(h)
+    return found
+
+
+def errors(unit, x, y, W_xh, W_hh, b_h, W_hy, b_y):
+    """Return the mean squared error of each network, (S,), and its states."""
+    hs = states(unit, x, W_xh, W_hh, b_h)
+    return ((torch.einsum("sbh,sh->sb", hs[-1], W_hy) + b_y - y) ** 2).mean(1), hs
+
+
+def reach(unit, T, parameters, generators):
+    """Return log₁₀ of ‖dL/dh_1‖ / ‖dL/dh_T‖ of each network, (S,), on one batch each."""
+    x, y = drawn(T, 256, generators)
+    mse, hs = errors(unit, x, y, *parameters)
+    first, last = (g.double().square().sum((1, 2)).sqrt() for g in torch.autograd.grad(mse.sum(), (hs[0], hs[-1])))
+    return torch.log10(first / last)
+
+
+def drawn(T, count, generators):
+    """Return x (S, count, T, 2) and y (S, count), each network's from its own generator."""
+    x, y = zip(*(sequences(T, count, generator) for generator in generators), strict=True)
+    return torch.stack(x), torch.stack(y)
+
+
+def learn(unit, rate, T, seeds, updates):
+    """Train one network for each seed, side by side; return a dictionary for each.
+
+    They share nothing: Adam works number by number, and each network's gradients are clipped by their own norm.
+    """
+    generators = [torch.Generator().manual_seed(1000 * T + seed) for seed in range(seeds)]
+    each = zip(*(weights(unit, generator) for generator in generators), strict=True)
+    parameters = [torch.stack(arrays).requires_grad_() for arrays in each]
+    at_start = reach(unit, T, parameters, generators)
+    test = drawn(T, HELD_OUT, [torch.Generator().manual_seed(10**6 + T) for _ in range(seeds)])
+    optimiser = torch.optim.Adam(parameters, lr=rate)
+    solved, held_out = [None] * seeds, []
+    for update in tqdm(range(1, updates + 1), desc=f"{unit}, {rate}, T = {T}", leave=False):
+        mse, _ = errors(unit, *drawn(T, BATCH, generators), *parameters)
+        optimiser.zero_grad()
+        mse.sum().backward()
+        norms = sum(p.grad.flatten(1).square().sum(1) for p in parameters).sqrt()
+        for p in parameters:
+            p.grad *= (LARGEST_NORM / (norms + 1e-6)).clamp(max=1).view(-1, *[1] * (p.ndim - 1))
+        optimiser.step()
+        if update % EVERY == 0:
+            with torch.no_grad():
+                held_out = errors(unit, *test, *parameters)[0].tolist()
+            solved = [
+                update if before is None and error < SOLVED else before
+                for before, error in zip(solved, held_out, strict=True)
+            ]
+            if None not in solved:
+                break
+    return [
+        {"unit": unit, "rate": rate, "T": T, "seed": seed, "log10 reach": round(at_start[seed].item(), 3)}
+        | {"solved at": solved[seed], "held-out error": round(held_out[seed], 5)}
+        for seed in range(seeds)
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
