@@ -141,7 +141,8 @@ def drawn(T, count, generators):
 def learn(unit, rate, T, seeds, updates):
     """Train one network for each seed, side by side; return a dictionary for each.
 
-    They share nothing: Adam works number by number, and each network's gradients are clipped by their own norm.
+    They share nothing: Adam works number by number, and each network's gradients are clipped by their own norm. "error"
+    is the last held-out one, None where it is no number any more; "solved at", the first check below the limit.
     """
     generators = [torch.Generator().manual_seed(1000 * T + seed) for seed in range(seeds)]
     each = zip(*(weights(unit, generator) for generator in generators), strict=True)
@@ -169,7 +170,7 @@ def learn(unit, rate, T, seeds, updates):
                 break
     return [
         {"unit": unit, "rate": rate, "T": T, "seed": seed, "log10 reach": round(at_start[seed].item(), 3)}
-        | {"solved at": solved[seed], "held-out error": round(held_out[seed], 5)}
+        | {"solved at": solved[seed], "error": round(held_out[seed], 5) if held_out[seed] < np.inf else None}
         for seed in range(seeds)
     ]
 
