@@ -539,7 +539,7 @@ def orthogonal_draws(implementation, arguments):
 def singular_values(matrices, arguments):
     """Measure what `orthogonal_draws` gives: the ends of the singular values, and whether it was drawn.
 
-    Above H = 2 an orthogonal matrix drawn from all of them has no entry near its gain, as the identity has.
+    An orthogonal matrix drawn from all of them has no zeros and, with many rows, no entry near its gain.
     """
     H, gain = arguments["H"], arguments["gain"]
     for name in ("drawn", "again", "other"):
@@ -550,6 +550,7 @@ def singular_values(matrices, arguments):
     return {
         "largest singular value": float(sizes[0]),
         "smallest singular value": float(sizes[-1]),
+        "share of entries that are zero": float((matrices["drawn"] == 0).mean()),
         "equality of two draws from the same seed": bool(np.array_equal(matrices["drawn"], matrices["again"])),
         "difference of two draws from two seeds": not np.array_equal(matrices["drawn"], matrices["other"]),
         "spread over all entries": bool(np.abs(matrices["drawn"]).max() < 0.98 * gain),
