@@ -548,8 +548,8 @@ def singular_values(matrices, arguments):
             raise Unusable(f"The matrix is {describe(W)}; expected finite numbers, float64, of shape {(H, H)}")
     sizes = np.linalg.svd(matrices["drawn"], compute_uv=False)
     return {
-        "largest singular value": float(sizes[0]),
-        "smallest singular value": float(sizes[-1]),
+        "largest singular value": round(float(sizes[0]), 9),
+        "smallest singular value": round(float(sizes[-1]), 9),
         "share of entries that are zero": float((matrices["drawn"] == 0).mean()),
         "equality of two draws from the same seed": bool(np.array_equal(matrices["drawn"], matrices["again"])),
         "difference of two draws from two seeds": not np.array_equal(matrices["drawn"], matrices["other"]),
