@@ -166,8 +166,6 @@ def learn(unit, rate, T, seeds, updates):
                 update if before is None and error < SOLVED else before
                 for before, error in zip(solved, held_out, strict=True)
             ]
-            if None not in solved:
-                break
     return [
         {"unit": unit, "rate": rate, "T": T, "seed": seed, "log10 reach": round(at_start[seed].item(), 3)}
         | {"solved at": solved[seed], "error": round(held_out[seed], 5) if held_out[seed] < np.inf else None}
