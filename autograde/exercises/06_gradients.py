@@ -1,6 +1,6 @@
 """Chapter 6: gradients over time, the product of Jacobians, clipping, an orthogonal start, and a prediction."""
 
-from functools import cache, partial
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -72,6 +72,18 @@ def _from_the_last_loss(dhs, hs, W_hh):
     return _norms(last, hs, W_hh)
 
 
+def _all_at_the_end(dhs, hs, W_hh):
+    last = np.zeros_like(dhs)
+    last[:, -1] = dhs.sum(1)
+    return _norms(last, hs, W_hh)
+
+
+def _of_later_losses(dhs, hs, W_hh):
+    """Return the norm of what comes back from the losses after each step."""
+    found = [_norms(dhs * (np.arange(dhs.shape[1]) > t)[:, None], hs, W_hh)[:, t] for t in range(dhs.shape[1])]
+    return np.stack(found, 1)
+
+
 def _one_step_early(dhs, hs, W_hh):
     """Return at place t the norm of what goes on from t to t - 1: the last but one of all is dL/dh_0."""
     found = []
@@ -100,6 +112,18 @@ NORMS = Exercise(
         "the own losses of earlier steps are left out": M(
             _from_the_last_loss,
             "There may be a loss at every step. Where in your loop does the own one come in?",
+        ),
+        "a step's own loss is left out of its norm": M(
+            _of_later_losses,
+            "A state acts on its own loss, too. Do you take the norm before the own loss comes in, or after it?",
+        ),
+        "all losses are added up at the last step": M(
+            _all_at_the_end,
+            "The loss of step t knows nothing of later states. Where in your loop does each one come in?",
+        ),
+        "the loop runs from the first step to the last": M(
+            lambda dhs, hs, W: _norms(dhs[:, ::-1], hs[:, ::-1], W)[:, ::-1].copy(),
+            "Which states does a loss depend on: earlier ones, or later ones?",
         ),
         "W_hh is transposed": M(
             partial(_norms, back=lambda g, slope, W: (g * slope) @ W.T),
@@ -144,6 +168,10 @@ NORMS = Exercise(
         "one norm is taken over the whole batch": M(
             partial(_norms, size=lambda found: np.sqrt((found**2).sum((0, 2)))),
             "Each sequence has gradients of its own: B · T numbers are asked for.",
+        ),
+        "one norm is taken over the whole batch, and stands at each sequence": M(
+            partial(_norms, size=lambda found: np.sqrt((found**2).sum((0, 2)))[None].repeat(len(found), 0)),
+            "Each sequence has gradients of its own. Over which axis do you take the norm?",
         ),
         "the norms are averaged over the batch": M(
             partial(_norms, size=lambda found: np.sqrt((found**2).sum(2)).mean(0)),
@@ -210,7 +238,7 @@ def _slope_on_columns(hs, W, t):
 
 
 def _slope_of_the_step_before(hs, W, t):
-    return np.einsum("bi,ij->bij", 1 - (hs[:, t - 1] if t else 0 * hs[:, 0]) ** 2, W)
+    return np.einsum("bi,ij->bij", 1 - hs[:, t - 1] ** 2, W)  # before the first, Python takes the last
 
 
 def _transposed_step(hs, W, t):
@@ -240,6 +268,10 @@ PRODUCT = Exercise(
             partial(_product, jacobian=_transposed_step),
             "Row i of a Jacobian belongs to entry i of the result.",
         ),
+        "W_hh is transposed": M(
+            partial(_product, jacobian=lambda hs, W, t: np.einsum("bi,ji->bij", 1 - hs[:, t] ** 2, W)),
+            "Entry i of a state meets row i of W_hh in the step forwards. And in its Jacobian?",
+        ),
         "the slope multiplies the columns of W_hh": M(
             partial(_product, jacobian=_slope_on_columns),
             "diag(d) W has row i of W times d[i]. Which axis of W_hh does your slope meet?",
@@ -260,6 +292,20 @@ PRODUCT = Exercise(
             partial(_product, jacobian=lambda hs, W, t: np.einsum("bi,ij->bij", 1 - np.tanh(hs[:, t]) ** 2, W)),
             "What is in hs already?",
         ),
+        "the difference 1 - h is squared": M(
+            partial(_product, jacobian=lambda hs, W, t: np.einsum("bi,ij->bij", (1 - hs[:, t]) ** 2, W)),
+            "A slope of tanh is never above 1. Is yours, where the state is negative?",
+        ),
+        "all slopes are multiplied first, and then a power of W_hh": M(
+            lambda hs, W, start, stop: np.einsum(
+                "bi,ij->bij", np.prod(1 - hs[:, start:stop] ** 2, axis=1), np.linalg.matrix_power(W, stop - start)
+            ),
+            "Matrices do not change places. What stands between the slopes of two steps?",
+        ),
+        "the product is taken entry by entry, from the identity on": M(
+            partial(_product, put=lambda J, product: J * product),
+            "A product of matrices sums over the states in between.",
+        ),
         "the product is taken entry by entry": M(
             lambda hs, W, start, stop: (
                 _product(hs, W, start, stop, put=lambda J, p: J * p)
@@ -269,7 +315,7 @@ PRODUCT = Exercise(
             "A product of matrices sums over the states in between.",
         ),
         "one step too many is taken, at the beginning": M(
-            partial(_product, steps=lambda start, stop: range(max(start - 1, 0), stop)),
+            partial(_product, steps=lambda start, stop: range(start - 1, stop)),
             "From h_start to h_stop lead stop - start steps. What is there for start = stop?",
         ),
         "the last step is left out": M(
@@ -370,6 +416,10 @@ CLIP = Exercise(
             partial(_clip, norm=lambda grads: sum(float(np.linalg.norm(g)) for g in grads.values())),
             "Think of all numbers in one long vector. Is its norm the sum of the norms of its pieces?",
         ),
+        "of each matrix the largest singular value counts": M(
+            partial(_clip, norm=lambda grads: sum(float(np.linalg.norm(g, ord=2)) ** 2 for g in grads.values()) ** 0.5),
+            "Of a matrix, np.linalg.norm(g, 2) is another norm. Which one squares and adds all entries?",
+        ),
         "the largest norm of an array counts": M(
             partial(_clip, norm=lambda grads: max(float(np.linalg.norm(g)) for g in grads.values())),
             "Think of all numbers in one long vector. What is its norm?",
@@ -405,6 +455,14 @@ CLIP = Exercise(
         "the factor is turned upside down": M(
             partial(_clip, scale=lambda norm, limit: norm / limit if norm > limit else 1.0),
             "Are the gradients shorter after your function, or longer?",
+        ),
+        "the ratio in the minimum is turned upside down": M(
+            partial(_clip, scale=lambda norm, limit: min(1.0, norm / limit)),
+            "By which factor does a vector of length 10 get the length 5?",
+        ),
+        "the larger factor is taken, not the smaller": M(
+            partial(_clip, scale=lambda norm, limit: max(1.0, limit / norm)),
+            "What does your factor do to a gradient of norm 10, with a limit of 5? And with a limit of 20?",
         ),
         "long gradients are set to zero": M(
             partial(_clip, scale=lambda norm, limit: 0.0 if norm > limit else 1.0),
@@ -489,7 +547,7 @@ ORTHOGONAL = Exercise(
         ),
         "the gain is left out": M(
             partial(_orthogonal, factor=lambda gain: 1.0),
-            "Which argument is never used?",
+            "All singular values are to be the gain. Is it used, and does it survive all that you do after?",
         ),
         "the gain is squared": M(
             partial(_orthogonal, factor=lambda gain: gain * gain),
@@ -584,7 +642,7 @@ def _gain(W_hh, scale, T, rng):
     return float(np.log10(np.linalg.norm(rnncore.jacobian_product(hs, W_hh, 1, T)[0], ord=2)))
 
 
-@cache
+@lru_cache(maxsize=256)  # the 25 runs of a check serve the reference and the answer
 def _measured(W_hh, units, scale, T, seed):
     W_hh = np.frombuffer(W_hh).reshape(units, units)
     return _gain(W_hh, scale, T, np.random.default_rng(seed))
@@ -608,8 +666,8 @@ def error_against_baseline(predicted, arguments):
     baseline = np.abs([_baseline(*one) - right for one, right in zip(each, truth, strict=True)]).mean()
     allowed = bar * baseline if baseline > bar else bar  # in the first case the baseline is right
     if error <= allowed:
-        return f"at most {allowed:.1f}" if baseline > bar else f"at most {bar}"
-    return f"{error:.1f} powers of ten; the baseline has {baseline:.1f}"
+        return f"at most {allowed:.2f}" if baseline > bar else f"at most {bar}"
+    return f"{error:.2f} powers of ten; the baseline has {baseline:.2f}"
 
 
 def _baseline(W_hh, scale, T):
