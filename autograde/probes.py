@@ -515,8 +515,10 @@ def clipped_and_norm(implementation, arguments):
     if not isinstance(result, list | tuple) or len(result) != 2 or not isinstance(result[0], dict):
         came = " and ".join(map(describe, result)) if isinstance(result, tuple) else describe(result)
         raise Unusable(f"The function returns {came or 'nothing'}; expected two things: a dictionary, then a number")
-    if "norm before" in result[0]:
-        raise Unusable("The dictionary has an entry 'norm before'; expected gradients only, and the norm beside it")
+    grads = next(iter(arguments.values()))
+    if set(result[0]) != set(grads):
+        has, expected = (", ".join(map(repr, names)) or "no entry" for names in (result[0], grads))
+        raise Unusable(f"The dictionary has {has}; expected {expected}")
     return {"norm before": result[1], **result[0]}
 
 

@@ -477,3 +477,127 @@ def test_a_function_for_a_gradient_check_is_made_where_the_answer_runs():
         ValueError, match=r"f takes an array of shape \(2,\); here came a NumPy array of shape \(1, 2\)"
     ):
         probes.on_a_sum_of_cubes(lambda f, w, eps: f(w[None]), arguments)
+
+
+CLIPPING = Exercise(
+    "a-clipping",
+    1,
+    lambda grads, limit: ({name: g / 2 for name, g in grads.items()}, 10.0),
+    lambda rng: [Case("norm 10", {"grads": {"W": np.array([6.0]), "b": np.array([8.0])}, "max_norm": 5.0})],
+    probes.clipped_and_norm,
+)
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (lambda grads, limit: None, "The function returns None; expected two things: a dictionary, then a number"),
+        (lambda grads, limit: (), "returns nothing; expected two things"),
+        (lambda grads, limit: CLIPPING.reference(grads, limit)[0], "returns a dict of length 2; expected two things"),
+        (
+            lambda grads, limit: CLIPPING.reference(grads, limit)[::-1],
+            "returns a float and a dict of length 2; expected",
+        ),
+        (lambda grads, limit: (list(grads.values()), 10.0), "returns a list of length 2 and a float; expected two"),
+        (lambda grads, limit: (grads | {"norm before": 10.0}, 10.0), "has 'W', 'b', 'norm before'; expected 'W', 'b'."),
+        (lambda grads, limit: ({}, 10.0), "The dictionary has no entry; expected 'W', 'b'."),
+        (lambda grads, limit: ({"W": grads["W"] / 2}, 10.0), "The dictionary has 'W'; expected 'W', 'b'."),
+        (lambda grads, limit: (CLIPPING.reference(grads, limit)[0], 5.0), "The norm before is 5.0; expected 10.0"),
+        (lambda grads, limit: (CLIPPING.reference(grads, limit)[0], None), "The norm before is None"),
+        (lambda grads, limit: (dict(grads), 10.0), "Entry 'W'[0] is 6; expected 3"),
+    ],
+)
+def test_what_is_wrong_with_clipped_gradients_is_said(answer, message):
+    as_array = verdict(CLIPPING, lambda grads, limit: [CLIPPING.reference(grads, limit)[0], np.array(10.0)])
+    assert as_array.score == 1.0, "a list of two and a norm without axes are as good"
+    assert message in str(verdict(CLIPPING, answer))
+
+
+def turned(H, gain, rng):
+    """Draw an orthogonal matrix as the product of H reflections."""
+    W = gain * np.eye(H)
+    for v in rng.normal(size=(H, H)):
+        W = W - 2 * np.outer(v, v @ W) / (v @ v)
+    return W
+
+
+def reflected(H, gain, rng):
+    v = rng.normal(size=H)
+    return gain * (np.eye(H) - 2 * np.outer(v, v) / (v @ v))
+
+
+ORTHOGONAL = Exercise(
+    "a-start",
+    1,
+    turned,
+    lambda rng: [Case(f"gain {gain}", {"H": 20, "gain": gain, "seed": 3}) for gain in (1.0, 0.5)],
+    probes.orthogonal_draws,
+    measure=probes.singular_values,
+)
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (lambda H, gain, rng: None, "The function returns None; expected a NumPy array of shape (20, 20), float64"),
+        (lambda H, gain, rng: turned(H, gain, rng).tolist(), "returns a list of length 20; expected a NumPy array"),
+        (
+            lambda H, gain, rng: torch.tensor(turned(H, gain, rng)),
+            "returns a PyTorch tensor of shape (20, 20), float64",
+        ),
+        (lambda H, gain, rng: turned(H, gain, rng).astype("f"), "array of shape (20, 20), float32; expected"),
+        (lambda H, gain, rng: turned(H + 1, gain, rng), "returns a NumPy array of shape (21, 21)"),
+        (lambda H, gain, rng: turned(H, gain, rng) * np.nan, "expected finite numbers, float64, of shape (20, 20)"),
+        (lambda H, gain, rng: turned(H, 2.0, rng), "The largest singular value is 2.0; expected 1.0"),
+        (lambda H, gain, rng: np.diag(np.ones(20) - np.eye(20)[3] / 4), "The smallest singular value is 0.75"),
+        (lambda H, gain, rng: gain * np.eye(H)[rng.permutation(H)], "The share of entries that are zero is 0.95"),
+        (lambda H, gain, rng: turned(H, gain, np.random.default_rng()), "two draws from the same seed is False"),
+        (lambda H, gain, rng: turned(H, gain, np.random.default_rng(0)), "two draws from two seeds is False"),
+        (reflected, "The share of rows that are nearly a row of the identity is 0."),
+    ],
+)
+def test_an_orthogonal_start_is_judged_by_its_singular_values_and_its_draws(answer, message):
+    assert verdict(ORTHOGONAL, lambda *given: np.linalg.qr(turned(*given))[0] * given[1]).score == 1.0
+    found = verdict(ORTHOGONAL, answer)
+    assert found.score == 0.0 or "largest" in message
+    assert message in str(found)
+
+
+def test_a_measure_does_not_trust_what_a_process_sends():
+    arguments = {"H": 20, "gain": 1.0, "seed": 0}
+    W = turned(20, 1.0, np.random.default_rng(0))
+    for sent in (None, W, {}, {"drawn": W, "again": W}, {"drawn": W, "again": W, "other": "W"}):
+        with pytest.raises(probes.Unusable, match="expected finite numbers"):
+            probes.singular_values(sent, arguments)
+
+
+PREDICTION = Exercise(
+    "a-prediction",
+    1,
+    lambda W_hh, scale, T: W_hh[0, 0] * scale + T,
+    lambda rng: [Case("two", {"W_hh": np.ones((2, 3, 3)), "scale": np.array([0.5, 2.0]), "T": np.array([5, 6])})],
+    probes.predictions,
+)
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (lambda W_hh, scale, T: None, "The function returns None; expected one number"),
+        (lambda W_hh, scale, T: "explodes", "returns a str of length 8; expected one number"),
+        (lambda W_hh, scale, T: np.ones(1), "returns a NumPy array of shape (1,), float64; expected one number"),
+        (lambda W_hh, scale, T: 1j, "expected one number"),
+        (lambda W_hh, scale, T: np.nan, "is nan"),
+        (lambda W_hh, scale, T: T, "[0] is 5; expected 5.5"),
+    ],
+)
+def test_what_is_wrong_with_predictions_is_said(answer, message):
+    types = []
+
+    def alike(W_hh, scale, T):
+        types.append((W_hh.shape, type(scale), type(T)))
+        return torch.tensor(PREDICTION.reference(W_hh, scale, T))
+
+    assert verdict(PREDICTION, alike).score == 1.0, "a tensor or an array without axes is a number, too"
+    assert set(types) == {((3, 3), float, int)}
+    assert message in str(verdict(PREDICTION, answer))
