@@ -380,7 +380,7 @@ def _clip(grads, max_norm, norm=_whole, scale=lambda norm, limit: limit / norm i
 
 
 def _each_alone(grads, max_norm):
-    return {name: _clip({name: g}, max_norm)[0][name] for name, g in grads.items()}, _whole(grads)
+    return {name: g * min(1.0, max_norm / np.linalg.norm(g)) for name, g in grads.items()}, _whole(grads)
 
 
 def _in_place(grads, max_norm):
@@ -469,7 +469,7 @@ CLIP = Exercise(
             "The direction of a long gradient is still worth something.",
         ),
         "the norm after clipping is returned": M(
-            partial(_clip, says=min),
+            partial(_clip, says=lambda norm, limit: norm * min(1, limit / norm)),
             "The norm before is what tells how often, and how much, was clipped.",
         ),
         "the norm is right and nothing is clipped": M(
@@ -573,7 +573,11 @@ ORTHOGONAL = Exercise(
             advice="A symmetric matrix has eigenvectors at right angles. Its singular values are of many sizes.",
         ),
         "the numbers are drawn from a uniform distribution between ±1/√H": M(
-            partial(_orthogonal, start=lambda rng, H: rng.uniform(-1, 1, (H, H)), make=lambda W: W / len(W) ** 0.5),
+            partial(
+                _orthogonal,
+                start=lambda rng, H: rng.uniform(-1, 1, (H, H)),
+                make=lambda W: W / len(W) ** 0.5,
+            ),
             "That is PyTorch's default. " + ALL_ALIKE,
         ),
     },
