@@ -544,7 +544,7 @@ def singular_values(matrices, arguments):
     An orthogonal matrix drawn from all of them has no zeros and, with many rows, no entry near its gain: a reflection
     of the identity in one direction has.
     """
-    H, gain = arguments["H"], arguments["gain"]
+    H = arguments["H"]
     for name in ("drawn", "again", "other"):
         W = matrices.get(name) if isinstance(matrices, dict) else None
         if not (isinstance(W, np.ndarray) and W.shape == (H, H) and W.dtype == np.float64 and np.isfinite(W).all()):
@@ -557,7 +557,7 @@ def singular_values(matrices, arguments):
         "equality of two draws from the same seed": bool(np.array_equal(matrices["drawn"], matrices["again"])),
         "difference of two draws from two seeds": not np.array_equal(matrices["drawn"], matrices["other"]),
         "share of rows that are nearly a row of the identity": float(
-            (np.abs(matrices["drawn"]).max(1) > 0.98 * gain).mean()
+            (np.abs(matrices["drawn"]).max(1) > 0.98 * sizes[0]).mean()
         ),
     }
 

@@ -560,11 +560,11 @@ ORTHOGONAL = Exercise(
         "the identity is returned, times the gain": _made(
             lambda W: np.eye(len(W)), advice="All singular values are right. But nothing is drawn: two draws are equal."
         ),
-        "a generator of its own, with a fixed seed, is used": M(
+        "every generator gives the same matrix": M(
             lambda H, gain, rng: _orthogonal(H, gain, np.random.default_rng(0)),
             "Two networks with two generators would start alike. Which argument is never used?",
         ),
-        "a generator of its own, without a seed, is used": M(
+        "the numbers are drawn from elsewhere than rng": M(
             lambda H, gain, rng: _orthogonal(H, gain, np.random.default_rng()),
             "The same generator's seed is to give the same matrix. Which argument is never used?",
         ),
