@@ -652,6 +652,13 @@ def _measured(W_hh, units, scale, T, seed):
     return _gain(W_hh, scale, T, np.random.default_rng(seed))
 
 
+class Said(str):
+    """A text that a message shows without quotation marks."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
 def error_against_baseline(predicted, arguments):
     """Say how far predictions are from what is measured now, as a text: "at most 1.8", or how far.
 
@@ -670,8 +677,8 @@ def error_against_baseline(predicted, arguments):
     baseline = np.abs([_baseline(*one) - right for one, right in zip(each, truth, strict=True)]).mean()
     allowed = bar * baseline if baseline > bar else bar  # in the first case the baseline is right
     if error <= allowed:
-        return f"at most {allowed:.2f}" if baseline > bar else f"at most {bar}"
-    return f"{error:.2f} powers of ten; the baseline has {baseline:.2f}"
+        return Said(f"at most {allowed:.2f}" if baseline > bar else f"at most {bar}")
+    return Said(f"{error:.2f} powers of ten, the baseline's {baseline:.2f}")
 
 
 def _baseline(W_hh, scale, T):
