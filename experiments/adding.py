@@ -37,12 +37,21 @@ def main(arguments):
     parser.add_argument("--units", nargs="+", choices=UNITS, default=UNITS, help="which units (default: all)")
     parser.add_argument("--out", type=Path, default=RESULTS, help="the file to write, and to go on from")
     options = parser.parse_args(arguments)
+    if options.updates < EVERY or options.updates % EVERY:
+        parser.error(
+            f"--updates must be a multiple of {EVERY}, after which the error is measured; {options.updates} came"
+        )
+    if options.seeds < 1 or min(options.lengths) < 2:
+        parser.error("--seeds must be at least 1, and --lengths at least 2, for a mark in either half")
     torch.set_num_threads(1)
     settings = {"D": D, "H": H, "batch": BATCH, "clipped to": LARGEST_NORM, "z": Z, "solved below": SOLVED}
     settings |= {"updates": options.updates, "seeds": options.seeds}
-    found = json.loads(options.out.read_text("utf-8")) if options.out.exists() else {}
-    if found.get("settings") != settings:
-        found = {"settings": settings, "runs": []}
+    found = {"settings": settings, "runs": []}
+    if options.out.exists():
+        found = json.loads(options.out.read_text("utf-8"))
+        if found["settings"] != settings:
+            there = ", ".join(f"{name} {found['settings'].get(name)}" for name in settings)
+            parser.error(f"{options.out} holds runs with other settings ({there}); name another file with --out")
     done = {(run["unit"], run["rate"], run["T"]) for run in found["runs"]}
     every = itertools.product(sorted(options.lengths), RATES, options.units)
     wanted = [(unit, rate, T) for T, rate, unit in every if (unit, rate, T) not in done]

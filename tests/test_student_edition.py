@@ -211,14 +211,14 @@ def answer(address, lab, log):
 # Test the very same files, and run beside this one.
 SAME = ["layers", "rnncore", "looking_inside", "oracle", "sandbox", "check", "diagnose", "exercises_are_fair"]
 SAME += ["set_up", "probes", "exercise", "cli", "report", "own_notebooks", "mutants", "movable", "nbgraders_own_tests"]
-SAME += ["execution", "benchmarks", "data"]
+SAME += ["execution", "benchmarks", "data", "adding"]
 
 
 @pytest.mark.long
 def test_make_test_passes_there_and_skips_only_what_needs_a_manuscript(edition, made, root, monkeypatch):
     same = [*root.glob("autograde/**/*.py"), *(root / f"tests/test_{name}.py" for name in SAME)]
     same += [*root.glob("publish/**/*.py"), *root.glob("publish/static/*"), *root.glob("_static/*.css")]
-    same += [*root.glob("benchmarks/*.py"), *root.glob("data/*"), *root.glob("*.py"), *root.glob("*.txt")]
+    same += [*root.glob("benchmarks/*.py"), *root.glob("experiments/*.py"), *root.glob("data/*"), *root.glob("*.py"), *root.glob("*.txt")]
     same.append(root / "Makefile")
     for path in same:
         assert (edition / path.relative_to(root)).read_bytes() == path.read_bytes()
