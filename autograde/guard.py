@@ -138,8 +138,7 @@ def watch(names, frame_of):
             files[thing.__file__] = name
         for function in functions_of(thing):
             codes[inspect.unwrap(function).__code__] = name  # a wrapper's code may be shared by many
-        if isinstance(thing, types.BuiltinFunctionType):
-            builtins[thing] = name
+        builtins |= dict.fromkeys(_builtins_of(thing), name)
 
     here = threading.get_ident()
 
@@ -169,6 +168,14 @@ def watch(names, frame_of):
 def allowed(function, *args, **kwargs):
     """Call a function for a probe, though an answer may not call it."""
     return function(*args, **kwargs)
+
+
+def _builtins_of(thing):
+    """Return the built-in functions that a thing calls: itself, or those behind an operator in torch.ops."""
+    if isinstance(thing, types.BuiltinFunctionType):
+        return [thing]
+    overloads = [getattr(thing, name) for name in thing.overloads()] if hasattr(thing, "overloads") else []
+    return [operator._op for operator in (thing, *overloads) if overloads]
 
 
 def _by_the_answer(frame, outermost):

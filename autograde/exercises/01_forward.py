@@ -8,7 +8,7 @@ from autograde.exercise import Case, Exercise, Manual
 from autograde.exercise import Misconception as M
 from autograde.probes import bits_of_relu_network, call, weights_of_relu_network
 
-BY_TORCH = ("torch.nn.RNN", "torch.nn.RNNCell", "torch.rnn_tanh_cell", "torch._ops")  # what would do the exercise
+BY_TORCH = ("torch.nn.RNN", "torch.nn.RNNCell", "torch.rnn_tanh_cell", "torch.ops.aten.rnn_tanh_cell")  # would do it
 
 # ----------------------------------------------------------------------------------------------------------
 # rnn-step: rnn_step(x, h, W_xh, W_hh, b_h) -> the next state, (B, H)

@@ -10,7 +10,8 @@ from autograde.exercise import Case, Exercise
 from autograde.exercise import Misconception as M
 from autograde.probes import filled, module, products_with_input, spread
 
-LAYERS = ("torch.nn.RNN", "torch.rnn_tanh", "torch._ops")  # what would run over time by itself
+LAYERS = ("torch.nn.RNN", "torch.rnn_tanh", "torch.ops.aten.rnn_tanh")  # what would run over time by itself
+CELLS = ("torch.nn.RNNCell", "torch.rnn_tanh_cell", "torch.ops.aten.rnn_tanh_cell")
 
 
 def _changed(base, **methods):
@@ -76,7 +77,7 @@ CELL = Exercise(
     probe=module,
     axes={"output h": "B H"},
     section="“The same numbers”",
-    forbidden=("rnncore", *LAYERS, "torch.nn.RNNCell", "torch.rnn_tanh_cell"),
+    forbidden=("rnncore", *LAYERS, *CELLS),
     tolerance=1e-9,
     misconceptions={
         "the bias is missing": M(
@@ -606,7 +607,7 @@ HOISTED = Exercise(
     probe=products_with_input,
     axes={"output hs": "B T H"},
     section="“One product for all inputs”",
-    forbidden=("rnncore", *LAYERS, "torch.nn.RNNCell", "torch.rnn_tanh_cell"),
+    forbidden=("rnncore", *LAYERS, *CELLS),
     tolerance=1e-9,
     misconceptions={
         "W_xh is used anew for every step": M(

@@ -443,7 +443,7 @@ BIDIRECTIONAL = Exercise(
     probe=output_and_h_n,
     axes={"output": "B T 2H", "h_n": "2 B H"},
     section="“Packed sequences”",
-    forbidden=("torch.nn.RNN", "rnncore.RNN", "torch.rnn_tanh", "torch._ops"),
+    forbidden=("torch.nn.RNN", "rnncore.RNN", "torch.rnn_tanh", "torch.ops.aten.rnn_tanh"),
     provided=("rnn_forward", "rnn_step"),
     misconceptions={
         "the backward states are not put back in order": M(

@@ -418,7 +418,7 @@ CLIP = Exercise(
         ),
         "of each matrix the largest singular value counts": M(
             partial(_clip, norm=lambda grads: sum(float(np.linalg.norm(g, ord=2)) ** 2 for g in grads.values()) ** 0.5),
-            "Of a matrix, np.linalg.norm(g, 2) is another norm. Which one squares and adds all entries?",
+            "Of a matrix, NumPy's norm of order 2 is another one. Which norm squares and adds all entries?",
         ),
         "the largest norm of an array counts": M(
             partial(_clip, norm=lambda grads: max(float(np.linalg.norm(g)) for g in grads.values())),
@@ -515,7 +515,7 @@ def _lengths(W, axis):
 
 
 SCALED = "Scaling all entries alike cannot make the singular values equal. What turns one direction into another?"
-ALL_ALIKE = "Which singular values should the matrix have? Look at all of them with np.linalg.svd."
+ALL_ALIKE = "Which singular values should the matrix have? Compute all that yours has, and look."
 
 ORTHOGONAL = Exercise(
     id="orthogonal-start",
@@ -543,7 +543,7 @@ ORTHOGONAL = Exercise(
             lambda W: _lengths(W, 0), advice="The columns have the right length. Do they also stand at right angles?"
         ),
         "the triangular factor is returned": _made(
-            lambda W: np.linalg.qr(W)[1], advice="np.linalg.qr gives two matrices. Which of them is orthogonal?"
+            lambda W: np.linalg.qr(W)[1], advice="A QR decomposition gives two matrices. Which of them is orthogonal?"
         ),
         "the gain is left out": M(
             partial(_orthogonal, factor=lambda gain: 1.0),
