@@ -92,8 +92,7 @@ def _compare_numbers(result, expected, tolerance, name):
     if isinstance(expected, int) and not number.is_integer():
         return Difference("type", f"{name} is {number:g}; expected a whole number")
     if not abs(number - expected) <= tolerance * max(1.0, abs(expected)):
-        came, wanted = (f"{v:,}" if isinstance(v, int) else _rounded(v, number, expected) for v in (result, expected))
-        return Difference("value", f"{name} is {came}; expected {wanted}")
+        return Difference("value", f"{name} is {_side_by_side(result, expected)}")
     return None
 
 
@@ -118,16 +117,17 @@ def _compare_arrays(result, expected, axes, tolerance, name, place):
         return None
     first = tuple(int(i) for i in np.argwhere(wrong)[0])
     where = f" {place(first)}" if place else f"[{', '.join(map(str, first))}]" if first else ""
-    both = result[first], expected[first]
-    text = f"{name}{where} is {_rounded(both[0], *both)}; expected {_rounded(both[1], *both)}"
+    text = f"{name}{where} is {_side_by_side(result[first], expected[first])}"
     if expected.size > 1:
         text += f" ({int(wrong.sum())} of {expected.size} entries differ)"
     return Difference("value", text)
 
 
-def _rounded(value, came, expected):
-    """Return a number to six digits, or to twelve where what came and what was expected look alike with six."""
-    return f"{value:.{6 if f'{came:.6g}' != f'{expected:.6g}' else 12}g}"
+def _side_by_side(came, expected):
+    """Say two numbers to six digits, or to twelve where they look alike with six; Python's integers whole."""
+    digits = 6 if f"{came:.6g}" != f"{expected:.6g}" else 12
+    came, expected = (f"{n:,}" if isinstance(n, int) else f"{n:.{digits}g}" for n in (came, expected))
+    return f"{came}; expected {expected}"
 
 
 def _came(result):

@@ -243,8 +243,7 @@ def spread(weights, arguments):
         )
         result[f"share of {name} above zero"] = round(float((drawn > 0).mean()), 2)
     result["largest entry of b_h, times √H,"] = round(float(H**0.5 * np.abs(weights["b_h"]).max()), 2)
-    result["equality of two draws from the same seed"] = bool(np.array_equal(weights["W_hh"], weights["again"]))
-    result["difference of two draws from two seeds"] = not np.array_equal(weights["W_hh"], weights["other"])
+    result |= _of_the_seed(weights["W_hh"], weights["again"], weights["other"])
     return result
 
 
@@ -304,9 +303,7 @@ def rnn_of_two_layers(implementation, arguments):
 
 def output_and_h_n(implementation, arguments):
     """Call a function that returns two things as torch.nn.RNN does, and name them: {"output": ..., "h_n": ...}."""
-    result = implementation(*arguments.values())
-    if not isinstance(result, list | tuple) or len(result) != 2:
-        raise Unusable(f"The function returns {describe(result)}; expected two tensors: output, h_n")
+    result = _two(implementation(*arguments.values()), (object, object), "two tensors: output, h_n")
     return dict(zip(("output", "h_n"), map(_without_graph, result), strict=True))
 
 
@@ -371,9 +368,8 @@ def frequencies(drawn, arguments):
             raise Unusable(f"The function returns an index that is not between 0 and V - 1 = {V - 1}")
     return {
         "frequencies": np.stack([np.bincount(row, minlength=V) for row in drawn["many"]]) / DRAWS,
-        "equality of two draws from the same seed": bool(np.array_equal(*drawn["again"])),
         "difference of two draws from one generator": not np.array_equal(drawn["again"][1], drawn["next"]),
-        "difference of two draws from two seeds": not np.array_equal(drawn["again"][0], drawn["other"]),
+        **_of_the_seed(*drawn["again"], drawn["other"]),
     }
 
 
@@ -396,10 +392,8 @@ def loss_and_gradient(implementation, arguments):
 
 def inputs_and_targets(implementation, arguments):
     """Call a function that returns two tensors of tokens, and name them: {"inputs": ..., "targets": ...}."""
-    result = implementation(*arguments.values())
-    if not isinstance(result, list | tuple) or len(result) != 2 or not all(map(torch.is_tensor, result)):
-        came = " and ".join(map(describe, result)) if isinstance(result, tuple) else describe(result)
-        raise Unusable(f"The function returns {came or 'nothing'}; expected two tensors: the inputs and the targets")
+    expected = "two tensors: the inputs and the targets"
+    result = _two(implementation(*arguments.values()), (torch.Tensor, torch.Tensor), expected)
     return dict(zip(("inputs", "targets"), result, strict=True))
 
 
@@ -501,6 +495,22 @@ def _numbers(value):
     return array.astype(np.float64) if array.dtype.kind in "biuf" else None
 
 
+def _two(result, kinds, expected):
+    """Return the two things that a function returned; raise Unusable where they are not two, of these kinds."""
+    if isinstance(result, list | tuple) and len(result) == 2 and all(map(isinstance, result, kinds)):
+        return result
+    came = " and ".join(map(describe, result)) if isinstance(result, tuple) else describe(result)
+    raise Unusable(f"The function returns {came or 'nothing'}; expected {expected}")
+
+
+def _of_the_seed(first, again, other):
+    """Say whether draws come of their generators: the same from the same seed, another from another one."""
+    return {
+        "equality of two draws from the same seed": bool(np.array_equal(first, again)),
+        "difference of two draws from two seeds": not np.array_equal(first, other),
+    }
+
+
 def _without_graph(result):
     """Return a tensor that may leave the process: one with a graph can be neither copied nor sent."""
     return result.detach() if isinstance(result, torch.Tensor) else result
@@ -512,14 +522,12 @@ def clipped_and_norm(implementation, arguments):
     Returns one dictionary with both: the arrays under their names, the norm as "norm before".
     """
     result = implementation(*arguments.values())
-    if not isinstance(result, list | tuple) or len(result) != 2 or not isinstance(result[0], dict):
-        came = " and ".join(map(describe, result)) if isinstance(result, tuple) else describe(result)
-        raise Unusable(f"The function returns {came or 'nothing'}; expected two things: a dictionary, then a number")
+    clipped, norm = _two(result, (dict, object), "two things: a dictionary, then a number")
     grads = next(iter(arguments.values()))
-    if set(result[0]) != set(grads):
-        has, expected = (", ".join(map(repr, names)) or "no entry" for names in (result[0], grads))
+    if set(clipped) != set(grads):
+        has, expected = (", ".join(map(repr, names)) or "no entry" for names in (clipped, grads))
         raise Unusable(f"The dictionary has {has}; expected {expected}")
-    return {"norm before": result[1], **result[0]}
+    return {"norm before": norm, **clipped}
 
 
 def orthogonal_draws(implementation, arguments):
@@ -554,8 +562,7 @@ def singular_values(matrices, arguments):
         "largest singular value": round(float(sizes[0]), 9),
         "smallest singular value": round(float(sizes[-1]), 9),
         "share of entries that are zero": float((matrices["drawn"] == 0).mean()),
-        "equality of two draws from the same seed": bool(np.array_equal(matrices["drawn"], matrices["again"])),
-        "difference of two draws from two seeds": not np.array_equal(matrices["drawn"], matrices["other"]),
+        **_of_the_seed(matrices["drawn"], matrices["again"], matrices["other"]),
         "share of rows that are nearly a row of the identity": float(
             (np.abs(matrices["drawn"]).max(1) > 0.98 * sizes[0]).mean()
         ),
