@@ -821,7 +821,6 @@ CHUNG = Exercise(
     axes="B T H",
     result="the network's states",
     section="“Which way z turns”",
-    forbidden=BY_RNNCORE + BY_TORCH,
     misconceptions={
         "the blocks are brought into order and z still turns the other way": M(
             partial(_ours, signs=(1, 1, 1)),
@@ -946,6 +945,10 @@ def _bias_of(value):
     return float(np.clip(np.log(max(value, 1e-300)) - np.log(max(1 - value, 1e-300)), -40, 40))
 
 
+def _of_base_10(value):
+    return float(np.clip(np.log10(max(value, 1e-300)) - np.log10(max(1 - value, 1e-300)), -40, 40))
+
+
 def _fixed(
     W_xh,
     W_hh,
@@ -1011,7 +1014,7 @@ FIX = Exercise(
     axes="B T H",
     result="the network's states",
     section="“What each gate is worth”",
-    forbidden=("rnncore.set_update_bias_", *BY_RNNCORE, *BY_TORCH),
+    forbidden=("rnncore.set_update_bias_",),
     misconceptions={
         "only the bias is set, and the gate still sees input and state": M(
             partial(_fixed, emptied=("b_xh", "b_hh")),
@@ -1058,7 +1061,7 @@ FIX = Exercise(
             "Try a value of 0.9: is your bias above 0 or below? Solve σ(b) = value for b.",
         ),
         "the logarithm of the odds has base 10": M(
-            partial(_fixed, bias=lambda value: _bias_of(value) / np.log(10)),
+            partial(_fixed, bias=_of_base_10),
             "The sigmoid has e in it. Which logarithm belongs to it?",
         ),
         "the odds are taken without their logarithm": M(
