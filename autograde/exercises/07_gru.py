@@ -214,7 +214,7 @@ STEP = Exercise(
             "Nothing holds your candidate between −1 and 1. What does in the equation?",
         ),
         "the gates go through tanh": M(
-            partial(_step, gate=lambda a: np.tanh(a)),
+            partial(_step, gate=lambda a: np.tanh(a)),  # noqa: PLW0108
             "A gate says which part of something passes. Can a part be negative?",
         ),
         "the new state goes through tanh once more": M(
@@ -382,7 +382,7 @@ SEQUENCE = Exercise(
             "Asked for are the states of all steps.",
         ),
         "time comes before the batch": M(
-            partial(_walk, stacked=lambda found: np.stack(found)),
+            partial(_walk, stacked=lambda found: np.stack(found)),  # noqa: PLW0108
             "The numbers are right; the axes are to be B, T, H.",
         ),
         "one array is filled anew at every step, and kept T times": M(
@@ -525,14 +525,16 @@ def _stacked_z_first(*a):
 
 
 def _blocks_transposed(g):
-    H = g["h"].shape[1]
     turned = np.concatenate([block.T for block in np.split(g["W_hh"], 3)])
-    return np.einsum("bi,ij->bj", g["da_h"], turned) + 0 * H
+    return np.einsum("bi,ij->bj", g["da_h"], turned)
 
 
 def _through_transposed(*a):
-    found = _back(*a, copied=lambda g: g["dh"] * g["z"] + _blocks_transposed(g), into_h=lambda g: 0 * g["da_h"])
-    return found
+    return _back(
+        *a,
+        copied=lambda g: g["dh"] * g["z"] + _blocks_transposed(g),
+        into_h=lambda g: 0 * g["da_h"],
+    )
 
 
 def _both_without_slope(*a):
@@ -752,7 +754,12 @@ def _states(weights, D, H):
 def chung_cases(rng):
     def arguments(D, H):
         drawn = gated(rng, D, H)
-        return {"W_x": drawn["W_xh"].T.copy(), "W_h": drawn["W_hh"].T.copy(), "b_x": drawn["b_xh"], "b_h": drawn["b_hh"]}
+        return {
+            "W_x": drawn["W_xh"].T.copy(),
+            "W_h": drawn["W_hh"].T.copy(),
+            "b_x": drawn["b_xh"],
+            "b_h": drawn["b_hh"],
+        }
 
     one = {"W_x": [[1.0, 2.0, 3.0]], "W_h": [[-1.0, 0.5, 1.0]], "b_x": [0.5, 0.0, -0.5], "b_h": [1.0, -1.0, 0.5]}
     yield Case("one unit, numbers to check by hand", {name: np.array(a) for name, a in one.items()})
@@ -929,7 +936,12 @@ def gate_cases(rng):
     def arguments(D, H, gate, value):
         return gated(rng, D, H) | {"gate": gate, "value": value}
 
-    one = {"W_xh": [[1.0], [2.0], [3.0]], "W_hh": [[-1.0], [0.5], [1.0]], "b_xh": [0.5, 0.2, -0.5], "b_hh": [1, -1, 0.5]}
+    one = {
+        "W_xh": [[1.0], [2.0], [3.0]],
+        "W_hh": [[-1.0], [0.5], [1.0]],
+        "b_xh": [0.5, 0.2, -0.5],
+        "b_hh": [1, -1, 0.5],
+    }
     by_hand = {name: np.array(a, dtype=float) for name, a in one.items()}
     yield Case("one unit, z held at 0.9", by_hand | {"gate": "z", "value": 0.9})
     yield Case("r held at 1: no reset", arguments(3, 4, "r", 1.0))
@@ -961,7 +973,7 @@ def _fixed(
     emptied=("W_xh", "W_hh", "b_xh", "b_hh"),
     where="b_xh",
 ):
-    """Return weights whose gate is always value. Each keyword stands for one decision, right unless another is given."""
+    """Return weights whose gate is always value. Each keyword stands for one decision."""
     H, found = W_hh.shape[1], {}
     for name, a in {"W_xh": W_xh, "W_hh": W_hh, "b_xh": b_xh, "b_hh": b_hh}.items():
         mine = np.arange(3 * H).reshape((3 * H,) + (1,) * (a.ndim - 1)) // H == place(gate)
