@@ -13,7 +13,7 @@ from autograde.probes import Unusable, call
 
 BY_AUTOGRAD = "torch.autograd"
 BY_RNNCORE = ("rnncore.gru_step", "rnncore.gru_forward", "rnncore.GRUCell", "rnncore.GRU")
-BY_TORCH = ("torch.nn.GRU", "torch.nn.GRUCell")
+BY_TORCH = ("torch.nn.GRU", "torch.nn.GRUCell", "torch.gru", "torch.gru_cell")
 
 
 def gated(rng, D, H, gain=0.9):
@@ -157,9 +157,25 @@ STEP = Exercise(
             partial(_step, inside=lambda p: p["x_n"] - p["b_xn"] + p["r"] * (p["h_n"] + p["b_xn"])),
             "One of the candidate's two biases is multiplied by r. Where does each of them stand in the equation?",
         ),
+        "z and 1 − z are exchanged, and the reset gate is applied before the product": M(
+            partial(_step, inside=_reset_before, mixed=lambda p: p["z"] * p["n"] + (1 - p["z"]) * p["h"]),
+            "That is the unit of another text. Compare both places with the equations of this chapter.",
+        ),
         WITHOUT_RESET: M(
             partial(_step, inside=lambda p: p["x_n"] + p["h_n"]),
             "Of three blocks of weights, is one never used?",
+        ),
+        "the candidate does not see the state": M(
+            partial(_step, inside=lambda p: p["x_n"]),
+            "What does the reset gate let into the candidate?",
+        ),
+        "both gates are left out, as in a plain network": M(
+            partial(
+                _step,
+                inside=lambda p: p["x_n"] + p["h_n"],
+                mixed=lambda p: p["n"],
+            ),
+            "Of three blocks of weights, how many do you use?",
         ),
         "the reset gate multiplies the input's part, too": M(
             partial(_step, inside=lambda p: p["r"] * (p["x_n"] + p["h_n"])),
@@ -216,6 +232,10 @@ STEP = Exercise(
         "the gates go through tanh": M(
             partial(_step, gate=lambda a: np.tanh(a)),  # noqa: PLW0108
             "A gate says which part of something passes. Can a part be negative?",
+        ),
+        "the sigmoid falls where it should rise, in both gates": M(
+            partial(_step, gate=lambda a: _sigma(-a)),
+            "Try a large positive number: is your sigmoid of it near 1 or near 0?",
         ),
         "the new state goes through tanh once more": M(
             partial(_step, mixed=lambda p: np.tanh((1 - p["z"]) * p["n"] + p["z"] * p["h"])),
@@ -385,6 +405,10 @@ SEQUENCE = Exercise(
             partial(_walk, stacked=lambda found: np.stack(found)),  # noqa: PLW0108
             "The numbers are right; the axes are to be B, T, H.",
         ),
+        "time is brought behind the batch by a reshape": M(
+            partial(_walk, stacked=lambda found: np.reshape(found, (len(found[0]), len(found), -1))),
+            "Reshaping keeps the numbers in the order of memory. Which axis was first, and which is to be first?",
+        ),
         "one array is filled anew at every step, and kept T times": M(
             _same_array,
             "All entries of the list are the same array. What does each step write into?",
@@ -430,7 +454,7 @@ def backward_cases(rng):
         return drawn | gated(rng, D, H)
 
     weights = {"W_xh": [[1.0], [-1.0], [0.5]], "W_hh": [[2.0], [1.0], [1.0]], "b_xh": [0.0] * 3, "b_hh": [0, 0, 0.5]}
-    by_hand = {"dh": [[1.0]], "x": [[1.0]], "h": [[0.5]]} | weights
+    by_hand = {"dh": [[2.0]], "x": [[1.0]], "h": [[0.5]]} | weights
     yield Case("one unit, numbers to check by hand", {name: np.array(a, dtype=float) for name, a in by_hand.items()})
     drawn = arguments(3, 2, 4)
     yield Case("the state before is zero", drawn | {"h": np.zeros((3, 4))})
@@ -440,7 +464,7 @@ def backward_cases(rng):
     yield Case("the update gate at 0: the state is the candidate", only_copied | {"b_xh": -shut})
     yield Case("B, D and H all different", arguments(4, 3, 5))
     yield Case("B = D = H", arguments(3, 3, 3))
-    yield Case("a batch of one", arguments(1, 3, 2))
+    yield Case("a batch of one", arguments(1, 2, 4))
 
 
 def _joined(da_r, da_z, da_n):
@@ -518,10 +542,16 @@ def _reset_crossed_twice(*a):
     return _back(*a, from_x=lambda g: _joined(g["da_r"], g["da_z"], g["r"] * g["da_n"]))
 
 
+def _r_and_z_exchanged(W):
+    return np.concatenate([np.split(W, 3)[k] for k in (1, 0, 2)])
+
+
 def _stacked_z_first(*a):
-    found = _back(*a)
-    turned = lambda W: np.concatenate([np.split(W, 3)[k] for k in (1, 0, 2)])  # noqa: E731
-    return found | {name: turned(found[name]) for name in _weights()}
+    return _each(a, _r_and_z_exchanged, *_weights())
+
+
+def _taken_z_first(dh, x, h, *weights):
+    return _stacked_z_first(dh, x, h, *map(_r_and_z_exchanged, weights))
 
 
 def _blocks_transposed(g):
@@ -582,7 +612,14 @@ BACKWARD = Exercise(
     probe=call,
     axes={"x": "B D", "h": "B H", "W_xh": "3H D", "W_hh": "3H H", "b_xh": "3H", "b_hh": "3H"},
     section="“Backwards through the gates”",
-    forbidden=("rnncore.gru_step_backward", "rnncore.gru_backward", "rnncore.GRUCell", "rnncore.GRU", BY_AUTOGRAD),
+    forbidden=(
+        "rnncore.gru_step_backward",
+        "rnncore.gru_backward",
+        "rnncore.GRUCell",
+        "rnncore.GRU",
+        BY_AUTOGRAD,
+        "torch.func",
+    ),
     misconceptions={
         "the copy is left out in the gradient of h": M(
             partial(_back, copied=lambda g: 0 * g["dh"]),
@@ -656,6 +693,10 @@ BACKWARD = Exercise(
             partial(_back, to_r=_reset_of_the_bare_product),
             "What does r multiply in the candidate's sum? There are two terms.",
         ),
+        "r itself is multiplied into the gradient of r once too often": M(
+            partial(_back, to_r=lambda g: g["r"] * g["da_n"] * g["h_n"] * g["r"] * (1 - g["r"])),
+            "In a product of two, what is the derivative by the first of them?",
+        ),
         "the gradient of r begins at dh and skips the candidate": M(
             partial(_back, to_r=lambda g: g["dh"] * g["h_n"] * g["r"] * (1 - g["r"])),
             "r acts on the loss through the candidate alone: what has arrived at the candidate's sum?",
@@ -712,6 +753,10 @@ BACKWARD = Exercise(
             _stacked_z_first,
             "Which block comes first in PyTorch's order?",
         ),
+        Z_FIRST: M(
+            _taken_z_first,
+            "Which block comes first in PyTorch's order?",
+        ),
         "the weights' gradients are averaged over the batch": M(
             lambda *a: _each(a, lambda g: g / len(a[0]), *_weights()),
             "If the loss is a mean, its 1/B is already in dh. What does the chain rule ask for, where paths join?",
@@ -733,7 +778,7 @@ BACKWARD = Exercise(
 
 
 def _states(weights, D, H):
-    """Return the states of a GRU of these weights over four steps of inputs that are always the same."""
+    """Return the states of a GRU of these weights over two steps of inputs that are always the same."""
     shapes = {"W_xh": (3 * H, D), "W_hh": (3 * H, H), "b_xh": (3 * H,), "b_hh": (3 * H,)}
     if not isinstance(weights, dict) or set(weights) != set(shapes):
         came = f"a dictionary with {', '.join(map(str, weights))}" if isinstance(weights, dict) else describe(weights)
@@ -743,7 +788,7 @@ def _states(weights, D, H):
         if not (type(a) is np.ndarray and a.shape == shape and a.dtype == np.float64):
             raise Unusable(f"{name} is {describe(a)}; expected a NumPy array of shape {shape}, float64")
     rng = np.random.default_rng(7)
-    x, h0 = rng.normal(size=(3, 4, D)), rng.uniform(-1, 1, (3, H))
+    x, h0 = rng.normal(size=(3, 2, D)), rng.uniform(-1, 1, (3, H))
     return rnncore.gru_forward(x, h0, *(np.clip(weights[name], -1e3, 1e3) for name in shapes))
 
 
@@ -827,7 +872,7 @@ CHUNG = Exercise(
     measure=_converted,
     axes="B T H",
     result="the network's states",
-    section="“Which way z turns”",
+    section="“Which way z turns, and where r stands”",
     misconceptions={
         "the blocks are brought into order and z still turns the other way": M(
             partial(_ours, signs=(1, 1, 1)),
@@ -893,6 +938,10 @@ CHUNG = Exercise(
             partial(_ours, signed=("W_hh", "b_xh", "b_hh")),
             NEGATED + "How many terms has the sum?",
         ),
+        "the biases are handed on as they came": M(
+            lambda W_x, W_h, b_x, b_h: _ours(W_x, W_h, b_x, b_h) | {"b_xh": b_x, "b_hh": b_h},
+            "A bias has three blocks, too. In which order do they come, and in which are they to stand?",
+        ),
         "z's weights are set to zero": M(
             partial(_ours, signs=(1, 0, 1)),
             "Then z is ½ whatever comes in. " + NEGATED,
@@ -947,9 +996,8 @@ def gate_cases(rng):
     yield Case("r held at 1: no reset", arguments(3, 4, "r", 1.0))
     yield Case("z held at 0: no update gate", arguments(2, 4, "z", 0.0))
     yield Case("r held at 0: the candidate never sees the state", arguments(3, 2, "r", 0.0))
-    yield Case("z held at 1: the state never changes", arguments(3, 2, "z", 1.0))
-    yield Case("r held at 0.3", arguments(4, 4, "r", 0.3))
-    yield Case("z held at 0.98", arguments(5, 3, "z", 0.98))
+    yield Case("z held at 1: the state never changes", arguments(5, 3, "z", 1.0))
+    yield Case("r held at 0.3, D = H", arguments(4, 4, "r", 0.3))
 
 
 def _bias_of(value):
@@ -1003,6 +1051,17 @@ def _all_emptied(W_xh, W_hh, b_xh, b_hh, gate, value):
     return _fixed(0 * W_xh, 0 * W_hh, b_xh, b_hh, gate, value)
 
 
+def _columns(W_xh, W_hh, b_xh, b_hh, gate, value):
+    """Empty columns of W_hh, what the gate's numbers would be sent to, and not the gate's rows."""
+    found = _fixed(W_xh, W_hh, b_xh, b_hh, gate, value)
+    return found | {"W_hh": {"r": 0 * W_hh, "z": W_hh}[gate]}  # a slice from H to 2H of H columns is empty
+
+
+def _to_the_end(W_xh, W_hh, b_xh, b_hh, gate, value):
+    found = _fixed(W_xh, W_hh, b_xh, b_hh, gate, value)
+    return _fixed(*found.values(), gate, value, place=lambda gate: {"r": 0, "z": 2}[gate])
+
+
 def _one_row(W_xh, W_hh, b_xh, b_hh, gate, value):
     """Take the gate for one row of the stacked arrays, and not for H of them."""
     k, found = {"r": 0, "z": 1}[gate], {"W_xh": W_xh, "W_hh": W_hh, "b_xh": b_xh, "b_hh": b_hh}
@@ -1042,6 +1101,10 @@ FIX = Exercise(
         ),
         "the gate keeps its second bias": M(
             partial(_fixed, emptied=("W_xh", "W_hh", "b_xh")),
+            SUM_OF_TWO,
+        ),
+        "the gate keeps its first bias": M(
+            partial(_fixed, emptied=("W_xh", "W_hh", "b_hh"), where="b_hh"),
             SUM_OF_TWO,
         ),
         "the new bias is added to the old ones": M(
@@ -1088,6 +1151,10 @@ FIX = Exercise(
             partial(_fixed, place=lambda gate: {"r": 0, "z": 2}[gate]),
             WHICH_BLOCK,
         ),
+        "the candidate's block is emptied with z's": M(
+            _to_the_end,
+            "Where do z's rows begin, and where do they end?",
+        ),
         "z's block is changed whichever gate is named": M(
             partial(_fixed, place=lambda gate: 1),
             "Which argument is never used?",
@@ -1104,6 +1171,10 @@ FIX = Exercise(
             _all_emptied,
             "Only the named gate is to be held. The other gate and the candidate go on as they were.",
         ),
+        "columns of W_hh are emptied and not rows": M(
+            _columns,
+            "W_hh has 3H rows and H columns. Which of the two are stacked by gates?",
+        ),
         "one row is changed and not the gate's whole block": M(
             _one_row,
             "Each of the H units has a gate of its own. How many rows is that?",
@@ -1115,4 +1186,4 @@ FIX = Exercise(
     },
 )
 
-EXERCISES = [STEP, SEQUENCE, BACKWARD, CHUNG, FIX, Manual("one-gate", points=3)]
+EXERCISES = [STEP, SEQUENCE, CHUNG, BACKWARD, FIX, Manual("one-gate", points=3)]
