@@ -241,24 +241,23 @@ def copy(book, root, tmp_path):
 @pytest.mark.skipif(not SOLVED, reason="this is the student edition: there are no outputs")
 def test_a_page_is_read_again_exactly_when_its_ingredients_changed(copy):
     build(copy)
-    assert "0 added, 0 changed, 0 removed" in build(copy)
-    with (copy / "rnncore.py").open("a") as core:
-        core.write("\n# touched\n")
-    for chapter in SOLVED:
-        keep_outputs(copy, Path(chapter).name)
-    chapters_and_the_reference = len(SOLVED) + 1
-    assert f"0 added, {chapters_and_the_reference} changed, 0 removed" in build(copy)
     manuscript = next((copy / "solutions").glob("*.md"))
     another = re.sub(
         r"^( *)### END", r"\1# another answer\n\1### END", manuscript.read_text("utf-8"), count=1, flags=re.M
     )
     manuscript.write_text(another, "utf-8")
     keep_outputs(copy, manuscript.stem)
-    assert "0 added, 1 changed, 0 removed" in build(copy)
+    assert "0 added, 1 changed, 0 removed" in build(copy)  # and nothing else, though all was built before
     with (copy / "_static" / "recurrence.css").open("a") as styles:
         styles.write("/* touched */\n")
     assert "0 added, 1 changed, 0 removed" in build(copy)
     assert (copy / "_build" / "html" / "_static" / "recurrence.css").read_text().endswith("/* touched */\n")
+    with (copy / "rnncore.py").open("a") as core:
+        core.write("\n# touched\n")
+    for chapter in SOLVED:
+        keep_outputs(copy, Path(chapter).name)
+    chapters_and_the_reference = len(SOLVED) + 1
+    assert f"0 added, {chapters_and_the_reference} changed, 0 removed" in build(copy)
 
 
 def keep_outputs(copy, slug):
