@@ -14,7 +14,7 @@ import yaml
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
-from website import barriers, build
+from website import Visitor, barriers, build
 
 import rnnplot
 from publish import execution, figures, reader
@@ -22,44 +22,67 @@ from publish import execution, figures, reader
 ROOT = Path(__file__).resolve().parent.parent
 TOC = yaml.safe_load((ROOT / "_toc.yml").read_text("utf-8"))
 CHAPTERS = [entry["file"] for part in TOC["parts"] for entry in part["chapters"] if "chapters/" in entry["file"]]
-PAGES = [TOC["root"], *(entry["file"] for part in TOC["parts"] for entry in part["chapters"]), "search"]
+OTHERS = [entry["file"] for part in TOC["parts"] for entry in part["chapters"] if entry["file"] not in CHAPTERS]
+PAGES = [*CHAPTERS, TOC["root"], *OTHERS, "search"]  # the chapters first: `every` goes by a page's place in its list
 SOLVED = [page for page in CHAPTERS if (ROOT / "solutions" / f"{Path(page).name}.md").is_file()]
 ANSWERS = leaks.answers(ROOT)
 CONTRAST = Path(__file__).with_name("contrast.js").read_text("utf-8")
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_a_page_opened_from_its_file_asks_the_network_for_nothing_and_logs_no_error(visit, name):
-    seen = visit(name)
+def every(pages):
+    """Run a test for each of these pages, one page after the other, so that `looked_at` opens each but once."""
+    return pytest.mark.parametrize("name", pages, scope="module")
+
+
+@pytest.fixture(scope="module")
+def looked_at(book, browser):
+    """A function that opens a page as `visit` does, once for all the tests of it that change nothing."""
+    visitor, seen = Visitor(book, browser), {}
+
+    def look(name, mode="light", width=1280):
+        if seen and name not in next(iter(seen)):
+            visitor.close()
+            seen.clear()
+        if (name, mode, width) not in seen:
+            seen[name, mode, width] = visitor(name, mode, width)
+        return seen[name, mode, width]
+
+    yield look
+    visitor.close()
+
+
+@every(PAGES)
+def test_a_page_opened_from_its_file_asks_the_network_for_nothing_and_logs_no_error(looked_at, name):
+    seen = looked_at(name)
     assert seen.requests
     assert [url for url in seen.requests if not url.startswith(("file:", "data:"))] == []
     assert seen.errors == []
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_no_page_weighs_more_than_800_kib_with_its_mathematics(visit, name):
-    files = {Path(unquote(urlsplit(url).path)) for url in visit(name).requests if url.startswith("file:")}
+@every(PAGES)
+def test_no_page_weighs_more_than_800_kib_with_its_mathematics(looked_at, name):
+    files = {Path(unquote(urlsplit(url).path)) for url in looked_at(name).requests if url.startswith("file:")}
     packed = {".png", ".woff", ".woff2"}
     sizes = [path.read_bytes() if path.suffix in packed else gzip.compress(path.read_bytes()) for path in files]
     assert len(sizes) > 10
     assert sum(map(len, sizes)) <= 800 * 1024
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_no_page_scrolls_sideways_on_a_phone(visit, name):
-    width, screen = visit(name, width=390).page.evaluate("[document.scrollingElement.scrollWidth, innerWidth]")
+@every(PAGES)
+def test_no_page_scrolls_sideways_on_a_phone(looked_at, name):
+    width, screen = looked_at(name, width=375).page.evaluate("[document.scrollingElement.scrollWidth, innerWidth]")
     assert width <= screen
 
 
-@pytest.mark.parametrize("name", PAGES)
+@every(PAGES)
 @pytest.mark.parametrize(("mode", "width"), [("light", 1280), ("dark", 1280), ("light", 375)])
-def test_axe_finds_no_barrier(visit, name, mode, width):
-    assert barriers(visit(name, mode, width).page, contrast=width == 1280) == []  # a phone has the same colours
+def test_axe_finds_no_barrier(looked_at, name, mode, width):
+    assert barriers(looked_at(name, mode, width).page, contrast=width == 1280) == []  # a phone has the same colours
 
 
-@pytest.mark.parametrize("name", CHAPTERS)
-def test_mathematics_is_typeset_and_code_and_outputs_fit_their_boxes(visit, name):
-    page = visit(name).page
+@every(CHAPTERS)
+def test_mathematics_is_typeset_and_code_and_outputs_fit_their_boxes(looked_at, name):
+    page = looked_at(name).page
     assert page.locator("mjx-container").count() == page.locator(".math").count() > 0
     # An answer's formulas are shown when it is chosen.
     empty = """formulas => formulas.filter(formula => !formula.closest(".selfcheck-answers"))
@@ -69,16 +92,16 @@ def test_mathematics_is_typeset_and_code_and_outputs_fit_their_boxes(visit, name
     assert page.locator(".cell_input pre, .cell_output pre").evaluate_all(wide) == []
 
 
-@pytest.mark.parametrize("name", CHAPTERS)
+@every(CHAPTERS)
 @pytest.mark.parametrize("mode", ["light", "dark"])
-def test_code_and_outputs_stand_out_from_the_page(visit, name, mode):
-    contrast, text = visit(name, mode).page.evaluate(CONTRAST, ".cell, div.exercise, figure")
+def test_code_and_outputs_stand_out_from_the_page(looked_at, name, mode):
+    contrast, text = looked_at(name, mode).page.evaluate(CONTRAST, ".cell, div.exercise, figure")
     assert contrast >= 4.5, f"{text!r} has a contrast of {contrast:.2f}"
 
 
-@pytest.mark.parametrize("name", CHAPTERS)
-def test_every_drawing_says_what_it_shows(visit, name):
-    page = visit(name).page
+@every(CHAPTERS)
+def test_every_drawing_says_what_it_shows(looked_at, name):
+    page = looked_at(name).page
     drawings = page.locator("article svg[role=img], article img")
     names = drawings.evaluate_all("all => all.map(one => one.ariaLabel || one.alt || '')")
     assert all(name.strip() for name in names), names
@@ -86,9 +109,9 @@ def test_every_drawing_says_what_it_shows(visit, name):
     assert len(ids) == len(set(ids)), "an id stands twice on the page"
 
 
-@pytest.mark.parametrize("name", SOLVED)
-def test_the_page_shows_stubs_and_below_them_what_a_right_answer_gives(visit, name):
-    page = visit(name).page
+@every(SOLVED)
+def test_the_page_shows_stubs_and_below_them_what_a_right_answer_gives(looked_at, name):
+    page = looked_at(name).page
     solved = execution.executed(Path(name).name).cells
     checks = [cell for cell in solved if cell.id.endswith("-check")]
     shown = page.locator(".cell.tag_check .cell_output").all_inner_texts()
@@ -105,10 +128,10 @@ def test_the_page_shows_stubs_and_below_them_what_a_right_answer_gives(visit, na
     assert page.locator("figure figcaption .caption-number").count() == len(drawn)
 
 
-@pytest.mark.parametrize("name", SOLVED)
+@every(SOLVED)
 @pytest.mark.parametrize("mode", ["light", "dark"])
-def test_outputs_take_the_page_s_ink_and_paper(visit, name, mode):
-    page = visit(name, mode).page
+def test_outputs_take_the_page_s_ink_and_paper(looked_at, name, mode):
+    page = looked_at(name, mode).page
     style = "e => [getComputedStyle(e).color, getComputedStyle(e).backgroundColor]"
     ink, paper = page.locator("body").evaluate(style)
     for output in page.locator(".cell_output .text_html").all():
@@ -130,16 +153,16 @@ def test_a_page_in_dark_mode_is_printed_in_light_colours(visit, tmp_path):
     assert page.evaluate(colours) == dark
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_exactly_the_pages_with_movable_figures_load_their_script(visit, name):
-    seen = visit(name)
+@every(PAGES)
+def test_exactly_the_pages_with_movable_figures_load_their_script(looked_at, name):
+    seen = looked_at(name)
     movable = seen.page.locator(".movable").count()
     assert seen.page.locator("svg.movable-drawing").count() == movable
     loaded = {Path(urlsplit(url).path).name for url in seen.requests} & {"movable.js"}
     assert loaded == ({"movable.js"} if movable else set())
 
 
-@pytest.mark.parametrize("name", SOLVED)
+@every(SOLVED)
 @pytest.mark.parametrize("width", [375, 1280])
 def test_movable_figures_have_their_height_before_their_script_runs(visit, name, width):
     page = visit(name, width=width).page
@@ -151,7 +174,7 @@ def test_movable_figures_have_their_height_before_their_script_runs(visit, name,
     assert page.evaluate(heights) == pytest.approx(after, abs=1)
 
 
-@pytest.mark.parametrize("name", SOLVED)
+@every(SOLVED)
 def test_a_movable_figure_follows_the_theme_s_switch_and_stays_legible(visit, name):
     page = visit(name).page
     texts = "all => [...new Set(all.map(e => getComputedStyle(e).fill))]"
@@ -179,9 +202,9 @@ def test_a_drawing_brings_nothing_that_acts_on_the_page():
     assert 'role="img"' in inlined and 'aria-label="a mark"' in inlined
 
 
-@pytest.mark.parametrize("name", CHAPTERS)
-def test_the_download_is_the_student_s_notebook(visit, book, root, name):
-    link = visit(name).page.locator("a.btn-download-source-button")
+@every(CHAPTERS)
+def test_the_download_is_the_student_s_notebook(looked_at, book, root, name):
+    link = looked_at(name).page.locator("a.btn-download-source-button")
     target = (book / f"{name}.html").parent / link.get_attribute("href")
     notebook = root / f"{name}.ipynb"
     assert target.read_bytes() == notebook.read_bytes()

@@ -73,3 +73,4 @@ class Visitor:
         """Close everything that was opened."""
         for context in self.contexts:
             context.close()
+        self.contexts.clear()
