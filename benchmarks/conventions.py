@@ -166,7 +166,7 @@ RUNS = {
 
 def table():
     """Return the lines of a table of all conventions."""
-    lines = ["| convention | blocks | vectors | $z = 1$ | reset | biases |", "|---|---|---|---|---|---|"]
+    lines = ["| convention | blocks | vectors | at z = 1 | reset | biases |", "|---|---|---|---|---|---|"]
     for name, form in CONVENTIONS.items():
         gru = form.network == "GRU"
         z = ("takes" if form.takes else "keeps") if gru else "–"
