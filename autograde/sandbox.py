@@ -18,7 +18,7 @@ from autograde import wire
 
 HERE = Path(__file__).resolve().parent
 INSIDE = ("attempt", "compare", "guard", "probes", "wire", "worker")  # the modules of this package a worker needs
-READ = ("rnndata.py", "data")  # of the course, what a notebook finds where it stands
+READ = ("rnnconvert.py", "rnndata.py", "data")  # of the course, what a notebook finds where it stands
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/fonts", "/etc/localtime")
 ENVIRONMENT = {
     "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": "/scratch", "TMPDIR": "/scratch", "MPLCONFIGDIR": "/scratch",

@@ -868,6 +868,7 @@ CHUNG = Exercise(
     points=3,
     reference=_ours,
     cases=chung_cases,
+    forbidden=("rnnconvert",),
     probe=call,
     measure=_converted,
     axes="B T H",
