@@ -579,3 +579,51 @@ def predictions(implementation, arguments):
             raise Unusable(f"The function returns {describe(number)}; expected one number")
         found.append(float(value))
     return np.array(found)
+
+
+def state_and_cell(implementation, arguments):
+    """Call a function that returns two things, and name them: {"state": ..., "cell": ...}."""
+    result = implementation(*arguments.values())
+    if not isinstance(result, list | tuple) or len(result) != 2:
+        came = " and ".join(map(describe, result)) if isinstance(result, tuple) else describe(result)
+        raise Unusable(f"The function returns {came or 'nothing'}; expected two arrays: of the state, then of the cell")
+    return dict(zip(("state", "cell"), map(_without_graph, result), strict=True))
+
+
+def lstm_returned(implementation, arguments):
+    """Make an LSTM or LSTMCell of PyTorch with arguments["weights"]; return the parameters of what a function returns.
+
+    implementation(module, value); arguments["kind"] is the class's name, D, H, the number of layers and of directions.
+    """
+    kind, D, H, layers, directions = arguments["kind"]
+    options = {} if kind == "LSTMCell" else {"num_layers": layers, "bidirectional": directions == 2}
+    made = getattr(torch.nn, kind)(D, H, **options, dtype=torch.float64)
+    with torch.no_grad():
+        for name, parameter in made.named_parameters():
+            parameter.copy_(arguments["weights"][name])
+    result = implementation(made, arguments["value"])
+    if not isinstance(result, torch.nn.Module):
+        raise Unusable(f"The function returns {describe(result)}; expected the module that it got")
+    return {name: parameter.detach().numpy().copy() for name, parameter in result.named_parameters()}
+
+
+def summed_biases(parameters, arguments):
+    """Measure what `lstm_returned` gives: the weights as they are, and of each pair of biases their sum.
+
+    Any two biases with the same sum are the same network.
+    """
+    result = {}
+    for name, given in arguments["weights"].items():
+        array = parameters.get(name) if isinstance(parameters, dict) else None
+        if not (isinstance(array, np.ndarray) and array.shape == tuple(given.shape) and array.dtype == np.float64):
+            raise Unusable(f"{name} is {describe(array)}; expected float64 of shape {tuple(given.shape)}")
+        if "bias_hh" in name:
+            continue
+        if "weight" in name:
+            result[f"parameter {name}"] = array
+            continue
+        total = array + parameters[name.replace("_ih", "_hh")]
+        blocks = zip(("input gate", "forget gate", "candidate", "output gate"), np.split(total, 4), strict=True)
+        for gate, block in blocks:
+            result[f"sum of both biases of the {gate}, {name.replace('bias_ih', 'layer').replace('_l', ' ')},"] = block
+    return result
