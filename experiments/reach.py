@@ -116,7 +116,10 @@ def learn(unit, rate, seed, length, updates):
             solved = update if solved is None and error < SOLVED else solved
     ended = {"solved at": solved, "error": round(error, 5) if error < float("inf") else None}
     found = {"unit": unit, "rate": rate, "seed": seed} | found | measured("after") | ended
-    return {name: None if value != value or value in (float("inf"), -float("inf")) else value for name, value in found.items()}
+    return {
+        name: None if value != value or value in (float("inf"), -float("inf")) else value
+        for name, value in found.items()
+    }
 
 
 if __name__ == "__main__":

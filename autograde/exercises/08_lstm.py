@@ -32,7 +32,11 @@ def step_cases(rng):
         return drawn | {"h": np.tanh(drawn["h"]), "c": scale * drawn["c"]} | _drawn_weights(rng, D, H)
 
     one_unit = {"x": [1.0], "h": [0.5], "c": [-2.0]}
-    by_hand = {"W_xh": [[1.0], [0.5], [-1.0], [2.0]], "W_hh": [[0.0], [1.0], [2.0], [-1.0]], "b_h": [0.0, 1.0, 0.5, 0.5]}
+    by_hand = {
+        "W_xh": [[1.0], [0.5], [-1.0], [2.0]],
+        "W_hh": [[0.0], [1.0], [2.0], [-1.0]],
+        "b_h": [0.0, 1.0, 0.5, 0.5],
+    }
     yield Case(
         "one unit, numbers to check by hand",
         {name: np.array([value]) for name, value in one_unit.items()} | {n: np.array(v) for n, v in by_hand.items()},
@@ -136,8 +140,12 @@ STEP = Exercise(
     forbidden=("rnncore.lstm_step", "rnncore.lstm_forward", "rnncore.LSTM", "rnncore.LSTMCell", *BUILT_IN),
     misconceptions={
         **GATES,
-        "the blocks are read in the order f, i, o, g": M(partial(_lstm, parts=lambda a: _parts(a, (1, 0, 3, 2))), ORDER),
-        "the blocks are read in the order o, i, f, g": M(partial(_lstm, parts=lambda a: _parts(a, (1, 2, 3, 0))), ORDER),
+        "the blocks are read in the order f, i, o, g": M(
+            partial(_lstm, parts=lambda a: _parts(a, (1, 0, 3, 2))), ORDER
+        ),
+        "the blocks are read in the order o, i, f, g": M(
+            partial(_lstm, parts=lambda a: _parts(a, (1, 2, 3, 0))), ORDER
+        ),
         "the four sums of each unit are taken to stand side by side": M(
             partial(_lstm, parts=lambda a: _interleaved(a)),
             "The first H sums are those of the input gate, for all units. Which sums does your first unit get?",
@@ -330,7 +338,9 @@ SEQUENCE = Exercise(
             "Asked for are the states and cells of all steps.",
         ),
         "all steps hold the last state and cell": M(
-            partial(_loop, gives=lambda hs, cs, h0, c0: (np.stack([hs[-1]] * len(hs), 1), np.stack([cs[-1]] * len(cs), 1))),
+            partial(
+                _loop, gives=lambda hs, cs, h0, c0: (np.stack([hs[-1]] * len(hs), 1), np.stack([cs[-1]] * len(cs), 1))
+            ),
             "Is one and the same array appended again and again, and changed in between?",
         ),
         "states and cells are returned in the other order": M(
@@ -360,7 +370,11 @@ def step_backward_cases(rng):
         return drawn | {"h": np.tanh(drawn["h"]), "c": scale * drawn["c"]} | _drawn_weights(rng, D, H)
 
     one_unit = {"dh": [0.5], "dc": [-1.0], "x": [1.0], "h": [0.5], "c": [-2.0]}
-    by_hand = {"W_xh": [[1.0], [0.5], [-1.0], [2.0]], "W_hh": [[0.0], [1.0], [2.0], [-1.0]], "b_h": [0.0, 1.0, 0.5, 0.5]}
+    by_hand = {
+        "W_xh": [[1.0], [0.5], [-1.0], [2.0]],
+        "W_hh": [[0.0], [1.0], [2.0], [-1.0]],
+        "b_h": [0.0, 1.0, 0.5, 0.5],
+    }
     yield Case(
         "one unit, numbers to check by hand",
         {name: np.array([value]) for name, value in one_unit.items()} | {n: np.array(v) for n, v in by_hand.items()},
@@ -496,9 +510,7 @@ STEP_BACKWARD = Exercise(
             partial(_back, total=lambda dh, dc, o, c_next, c: (dc + dh) * o * (1 - np.tanh(c_next) ** 2)),
             "What comes from the next cell has not been through this state. Where do your brackets stand?",
         ),
-        "the slope of the input gate is missing": M(
-            partial(_back, to_i=lambda total, dc, i, g: total * g), OWN_SLOPE
-        ),
+        "the slope of the input gate is missing": M(partial(_back, to_i=lambda total, dc, i, g: total * g), OWN_SLOPE),
         "the slope of the forget gate is missing": M(
             partial(_back, to_f=lambda total, dc, f, c, c_next: total * c), OWN_SLOPE
         ),
@@ -688,7 +700,9 @@ SEQUENCE_BACKWARD = Exercise(
             "A step sends back two gradients besides those of its weights. Where does each go?",
         ),
         "state and cell gradients change places": M(
-            partial(_walk, arrives=lambda dhs_t, dh: dhs_t + dh, carry_h=lambda d, b: b["c"], carry_c=lambda d, b: b["h"]),
+            partial(
+                _walk, arrives=lambda dhs_t, dh: dhs_t + dh, carry_h=lambda d, b: b["c"], carry_c=lambda d, b: b["h"]
+            ),
             "Two gradients go from step to step. Which entry of the result belongs to which?",
         ),
         "the loss's gradient is added to the cell, too": M(
@@ -704,7 +718,9 @@ SEQUENCE_BACKWARD = Exercise(
         "each step is given its own state as the one before": M(
             partial(_walk, h_before=lambda h0, hs, t: hs[:, t]), FIRST
         ),
-        "each step is given its own cell as the one before": M(partial(_walk, c_before=lambda c0, cs, t: cs[:, t]), FIRST),
+        "each step is given its own cell as the one before": M(
+            partial(_walk, c_before=lambda c0, cs, t: cs[:, t]), FIRST
+        ),
         "each step is given its own state and cell as those before": M(
             partial(_walk, h_before=lambda h0, hs, t: hs[:, t], c_before=lambda c0, cs, t: cs[:, t]), FIRST
         ),
@@ -847,9 +863,7 @@ FORGET_BIAS = Exercise(
             partial(_set, first=lambda old, value: 0.0),
             "Which argument is never used?",
         ),
-        "the value is put where the input gate's bias is": M(
-            partial(_set, where=lambda H, D: slice(0, H)), SLOTS
-        ),
+        "the value is put where the input gate's bias is": M(partial(_set, where=lambda H, D: slice(0, H)), SLOTS),
         "the value is put where the candidate's bias is": M(
             partial(_set, where=lambda H, D: slice(2 * H, 3 * H)), SLOTS
         ),
