@@ -10,6 +10,7 @@ the same settings is not run again, so an interrupted run goes on where it stopp
 import argparse
 import itertools
 import json
+import math
 import sys
 from pathlib import Path
 
@@ -117,8 +118,7 @@ def learn(unit, rate, seed, length, updates):
     ended = {"solved at": solved, "error": round(error, 5) if error < float("inf") else None}
     found = {"unit": unit, "rate": rate, "seed": seed} | found | measured("after") | ended
     return {
-        name: None if value != value or value in (float("inf"), -float("inf")) else value
-        for name, value in found.items()
+        name: value if not isinstance(value, float) or math.isfinite(value) else None for name, value in found.items()
     }
 
 

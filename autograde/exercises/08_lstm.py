@@ -55,6 +55,10 @@ def _sigma(a):
     return 1 / (1 + np.exp(-a))
 
 
+def _tanh(a):
+    return np.tanh(a)
+
+
 def _sums(x, h, W_xh, W_hh, b_h):
     return np.einsum("bd,kd->bk", x, W_xh) + np.einsum("bj,kj->bk", h, W_hh) + b_h
 
@@ -74,8 +78,8 @@ def _lstm(
     b_h,
     sums=lambda x, h, c, W, U, b: _sums(x, h, W, U, b),
     parts=lambda a: _parts(a, (0, 1, 2, 3)),
-    gate=lambda a: _sigma(a),
-    candidate=lambda a: np.tanh(a),
+    gate=_sigma,
+    candidate=np.tanh,
     cell=lambda i, f, g, c: f * c + i * g,
     state=lambda o, c_next, c: o * np.tanh(c_next),
     gives=lambda h_next, c_next: (h_next, c_next),
@@ -112,7 +116,7 @@ GATES = {  # wrong in every step; also what a hand-written step in the sequence 
         "What is written in this step is to be read in it already.",
     ),
     "the candidate goes through the sigmoid": M(
-        partial(_lstm, candidate=lambda a: _sigma(a)),
+        partial(_lstm, candidate=_sigma),
         "A candidate may be negative, or a cell could only ever grow. Which function gives it?",
     ),
     "the forget gate is left out": M(
@@ -147,7 +151,7 @@ STEP = Exercise(
             partial(_lstm, parts=lambda a: _parts(a, (1, 2, 3, 0))), ORDER
         ),
         "the four sums of each unit are taken to stand side by side": M(
-            partial(_lstm, parts=lambda a: _interleaved(a)),
+            partial(_lstm, parts=_interleaved),
             "The first H sums are those of the input gate, for all units. Which sums does your first unit get?",
         ),
         "the candidate goes through no function": M(
@@ -155,7 +159,7 @@ STEP = Exercise(
             "What is to be added should be bounded. Which function gives the candidate?",
         ),
         "the gates go through tanh": M(
-            partial(_lstm, gate=lambda a: np.tanh(a)),
+            partial(_lstm, gate=_tanh),
             "A gate lies between 0, shut, and 1, open. Does yours?",
         ),
         "the gates go through no function": M(
@@ -246,8 +250,8 @@ def _loop(
     W_xh,
     W_hh,
     b_h,
-    step=lambda *a: _lstm(*a),
-    order=lambda T: range(T),
+    step=_lstm,
+    order=range,
     carry=lambda h, c, h_next, c_next: (h_next, c_next),
     gives=lambda hs, cs, h0, c0: (np.stack(hs, 1), np.stack(cs, 1)),
 ):
@@ -301,7 +305,7 @@ SEQUENCE = Exercise(
         ),
         "the state is carried on as the cell, too": M(
             partial(_loop, carry=lambda h, c, h_next, c_next: (h_next, h_next)),
-            "The cell is what is not bounded by the output gate. Which of the two does your next step get in its place?",
+            "A step takes two things and returns two. Which of them does your next step get for its cell?",
         ),
         "the cell is carried on as the state, too": M(
             partial(_loop, carry=lambda h, c, h_next, c_next: (c_next, c_next)),
@@ -326,7 +330,7 @@ SEQUENCE = Exercise(
             "Which entry of x does your loop take at step t?",
         ),
         "the results begin with h_0 and c_0, and the last ones are missing": M(
-            partial(_loop, gives=lambda hs, cs, h0, c0: (np.stack([h0, *hs[:-1]], 1), np.stack([c0, *cs[:-1]], 1))),
+            partial(_loop, gives=lambda hs, cs, *a: (np.stack([a[0], *hs[:-1]], 1), np.stack([a[1], *cs[:-1]], 1))),
             "Do you append before the step, or after it?",
         ),
         "h_0 and c_0 stand before the results": M(
@@ -338,9 +342,7 @@ SEQUENCE = Exercise(
             "Asked for are the states and cells of all steps.",
         ),
         "all steps hold the last state and cell": M(
-            partial(
-                _loop, gives=lambda hs, cs, h0, c0: (np.stack([hs[-1]] * len(hs), 1), np.stack([cs[-1]] * len(cs), 1))
-            ),
+            partial(_loop, gives=lambda hs, cs, h0, c0: tuple(np.stack([a[-1]] * len(a), 1) for a in (hs, cs))),
             "Is one and the same array appended again and again, and changed in between?",
         ),
         "states and cells are returned in the other order": M(
@@ -397,7 +399,7 @@ def _back(
     W_xh,
     W_hh,
     b_h,
-    sums=lambda x, h, W, U, b: _sums(x, h, W, U, b),
+    sums=_sums,
     order=lambda: (0, 1, 2, 3),
     total=lambda dh, dc, o, c_next, c: dc + dh * o * (1 - np.tanh(c_next) ** 2),
     to_i=lambda total, dc, i, g: total * g * i * (1 - i),
@@ -639,10 +641,10 @@ def _walk(
     at_cell=lambda dhs_t, dc: dc,
     carry_h=lambda dh, back: back["h"],
     carry_c=lambda dc, back: back["c"],
-    start_c=lambda c0: np.zeros_like(c0),
+    start_c=np.zeros_like,
     h_before=lambda h0, hs, t: hs[:, t - 1] if t else h0,
     c_before=lambda c0, cs, t: cs[:, t - 1] if t else c0,
-    collect=lambda parts: sum(parts),
+    collect=sum,
     last_c=lambda dcs: dcs[-1],
 ):
     """Walk back over the steps. Each keyword stands for one decision, right unless another is given."""
@@ -673,6 +675,42 @@ def _into_dhs(dhs, x, h0, c0, hs, cs, W_xh, W_hh, b_h):
     return _walk(dhs, x, h0, c0, hs, cs, W_xh, W_hh, b_h, arrives=lambda dhs_t, dh: dhs_t)
 
 
+def _ones(c0):
+    return np.ones_like(c0)
+
+
+def _both_left_out(*a):
+    return _walk(
+        *a,
+        arrives=lambda dhs_t, dh: dhs_t,
+        at_cell=lambda dhs_t, dc: 0 * dc,
+    )
+
+
+def _gradients_change_places(*a):
+    return _walk(
+        *a,
+        carry_h=lambda dh, back: back["c"],
+        carry_c=lambda dc, back: back["h"],
+    )
+
+
+def _own_as_before(*a):
+    return _walk(
+        *a,
+        h_before=lambda h0, hs, t: hs[:, t],
+        c_before=lambda c0, cs, t: cs[:, t],
+    )
+
+
+def _last_before_the_first(*a):
+    return _walk(
+        *a,
+        h_before=lambda h0, hs, t: hs[:, t - 1],
+        c_before=lambda c0, cs, t: cs[:, t - 1],
+    )
+
+
 FIRST = "hs[:, 0] is h_1 and cs[:, 0] is c_1. What did the first step get, and what the step at index t?"
 AGAIN = "What a step sends back already holds all later losses. Is there a += where an = should stand?"
 
@@ -696,13 +734,11 @@ SEQUENCE_BACKWARD = Exercise(
             "A step sends back two gradients besides those of its weights. Where does each go?",
         ),
         "both gradients from the next step are left out": M(
-            partial(_walk, arrives=lambda dhs_t, dh: dhs_t, at_cell=lambda dhs_t, dc: 0 * dc),
+            _both_left_out,
             "A step sends back two gradients besides those of its weights. Where does each go?",
         ),
         "state and cell gradients change places": M(
-            partial(
-                _walk, arrives=lambda dhs_t, dh: dhs_t + dh, carry_h=lambda d, b: b["c"], carry_c=lambda d, b: b["h"]
-            ),
+            _gradients_change_places,
             "Two gradients go from step to step. Which entry of the result belongs to which?",
         ),
         "the loss's gradient is added to the cell, too": M(
@@ -721,9 +757,7 @@ SEQUENCE_BACKWARD = Exercise(
         "each step is given its own cell as the one before": M(
             partial(_walk, c_before=lambda c0, cs, t: cs[:, t]), FIRST
         ),
-        "each step is given its own state and cell as those before": M(
-            partial(_walk, h_before=lambda h0, hs, t: hs[:, t], c_before=lambda c0, cs, t: cs[:, t]), FIRST
-        ),
+        "each step is given its own state and cell as those before": M(_own_as_before, FIRST),
         "h_0 is taken for zeros": M(
             partial(_walk, h_before=lambda h0, hs, t: hs[:, t - 1] if t else 0 * h0),
             "The first step got h_0, which need not be zero. Which argument is never used?",
@@ -733,11 +767,11 @@ SEQUENCE_BACKWARD = Exercise(
             "The first step got c_0, which need not be zero. Which argument is never used?",
         ),
         "the first step is given the last state and cell as those before": M(
-            partial(_walk, h_before=lambda h0, hs, t: hs[:, t - 1], c_before=lambda c0, cs, t: cs[:, t - 1]),
+            _last_before_the_first,
             "Where t is 0, what does the index t - 1 mean to Python?",
         ),
         "the steps are walked from the first to the last": M(
-            partial(_walk, order=lambda T: range(T)),
+            partial(_walk, order=lambda T: list(range(T))),
             "Which states does a loss depend on: earlier ones, or later ones?",
         ),
         "the weights' gradients are those of the first step only": M(
@@ -760,7 +794,7 @@ SEQUENCE_BACKWARD = Exercise(
             "The first step, too, sends something back to the cell before it. Is that what you return?",
         ),
         "the walk begins with ones at the last cell": M(
-            partial(_walk, start_c=lambda c0: np.ones_like(c0)),
+            partial(_walk, start_c=_ones),
             "What reaches the last cell from beyond the sequence?",
         ),
         "dhs is changed in place": M(
@@ -846,17 +880,36 @@ FORGET_BIAS = Exercise(
             partial(_set, second=lambda old, value: old), BOTH
         ),
         "the second bias is set, and the first left as it was drawn": M(
-            partial(_set, first=lambda old, value: old, second=lambda old, value: value), BOTH
+            partial(
+                _set,
+                first=lambda old, value: old,
+                second=lambda old, value: value,
+            ),
+            BOTH,
         ),
         "the value is added to what was drawn": M(
-            partial(_set, first=lambda old, value: old + value, second=lambda old, value: old),
+            partial(
+                _set,
+                first=lambda old, value: old + value,
+                second=lambda old, value: old,
+            ),
             "After your function the sum is to be the value itself.",
         ),
         "the value is added to both biases": M(
-            partial(_set, first=lambda old, value: old + value, second=lambda old, value: old + value), BOTH
+            partial(
+                _set,
+                first=lambda old, value: old + value,
+                second=lambda old, value: old + value,
+            ),
+            BOTH,
         ),
         "the biases' difference, and not their sum, is the value": M(
-            partial(_set, first=lambda old, value: old, second=lambda old, value: old - value), BOTH
+            partial(
+                _set,
+                first=lambda old, value: old,
+                second=lambda old, value: old - value,
+            ),
+            BOTH,
         ),
         "the sum is half of the value": M(partial(_set, first=lambda old, value: value / 2), BOTH),
         "the biases are set to zero": M(
