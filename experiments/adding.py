@@ -3,21 +3,20 @@
 Each sequence has two rows, numbers uniform on [0, 1] and marks: a 1 in the first half, a 1 in the second half, else 0.
 The target, at the last step only, is the sum of the two marked numbers. Always saying 1 has a mean squared error of
 1/6; knowing only one of the two, 1/12. Before training, the gradient's reach is measured: log₁₀ of ‖dL/dh_1‖ over
-‖dL/dh_T‖, root mean squares over a batch. `python experiments/adding.py` writes data/adding.json; what is there already
-for the same settings is not run again, so an interrupted run goes on where it stopped.
+‖dL/dh_T‖, root mean squares over a batch. `python -m experiments.adding` writes data/adding.json; what is there
+already for the same settings is not run again, so an interrupted run goes on where it stopped.
 """
 
 import argparse
-import datetime
 import itertools
-import json
-import platform
 import sys
 from pathlib import Path
 
 import numpy as np
 import torch
 from tqdm import tqdm
+
+from experiments import runs
 
 RESULTS = Path(__file__).resolve().parent.parent / "data" / "adding.json"
 UNITS = ["tanh", "orthogonal", "identity", "gate"]
@@ -31,60 +30,20 @@ SOLVED, HELD_OUT, EVERY = 0.01, 1000, 50
 def main(arguments):
     """Run what is missing and write the results; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--updates", type=int, default=1500, help="the budget of a run (default: 1500)")
-    parser.add_argument("--seeds", type=int, default=5, help="how many seeds, from 0 on (default: 5)")
     parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS, help="T (default: 10 ... 100)")
-    parser.add_argument("--units", nargs="+", choices=UNITS, default=UNITS, help="which units (default: all)")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="the file to write, and to go on from")
-    options = parser.parse_args(arguments)
-    if options.updates < EVERY or options.updates % EVERY:
-        parser.error(
-            f"--updates must be a multiple of {EVERY}, after which the error is measured; {options.updates} came"
-        )
-    if options.seeds < 1 or min(options.lengths) < 2:
-        parser.error("--seeds must be at least 1, and --lengths at least 2, for a mark in either half")
-    torch.set_num_threads(1)
+    told = runs.options(parser, arguments, units=UNITS, updates=1500, seeds=5, every=EVERY, results=RESULTS)
+    if min(told.lengths) < 2:
+        parser.error("--lengths must be at least 2, for a mark in either half")
     settings = {"D": D, "H": H, "batch": BATCH, "clipped to": LARGEST_NORM, "z": Z, "solved below": SOLVED}
-    settings |= {"updates": options.updates, "seeds": options.seeds}
-    found = {"settings": settings, "runs": []}
-    if options.out.exists():
-        found = json.loads(options.out.read_text("utf-8"))
-        if found["settings"] != settings:
-            there = ", ".join(f"{name} {found['settings'].get(name)}" for name in settings)
-            parser.error(f"{options.out} holds runs with other settings ({there}); name another file with --out")
-    done = {(run["unit"], run["rate"], run["T"]) for run in found["runs"]}
-    every = itertools.product(sorted(options.lengths), RATES, options.units)
-    wanted = [(unit, rate, T) for T, rate, unit in every if (unit, rate, T) not in done]
-    for unit, rate, T in tqdm(wanted, unit="run"):
-        found["runs"] += learn(unit, rate, T, options.seeds, options.updates)
-        found["provenance"] = provenance()
-        lines = ",\n".join(f"  {json.dumps(run)}" for run in found["runs"])
-        rest = json.dumps({name: found[name] for name in ("settings", "provenance")}, indent=1)[1:-2]
-        options.out.write_text(f'{{{rest},\n "runs": [\n{lines}\n ]\n}}\n', "utf-8")
+    settings |= {"updates": told.updates, "seeds": told.seeds}
+    every = itertools.product(sorted(told.lengths), RATES, told.units)
+    wanted = [{"unit": unit, "rate": rate, "T": T} for T, rate, unit in every]
+
+    def run(unit, rate, T):
+        return learn(unit, rate, T, told.seeds, told.updates)
+
+    runs.complete(parser, told.out, "experiments/adding.py", settings, wanted, run)
     return 0
-
-
-def provenance():
-    """Return what made the results, as far as it may matter."""
-    return {
-        "written by": "experiments/adding.py",
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "Python": platform.python_version(),
-        "PyTorch": torch.__version__,
-        "NumPy": np.__version__,
-        "processor": processor(),
-        "threads": torch.get_num_threads(),
-    }
-
-
-def processor():
-    """Return the processor's name, where the system tells it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
 
 
 def sequences(T, count, generator):

@@ -9,16 +9,14 @@ the same settings is not run again, so an interrupted run goes on where it stopp
 
 import argparse
 import itertools
-import json
 import math
 import sys
 from pathlib import Path
 
 import torch
-from tqdm import tqdm
 
 import rnncore
-from experiments import adding
+from experiments import adding, runs
 
 RESULTS = Path(__file__).resolve().parent.parent / "data" / "reach.json"
 UNITS = ["RNN", "orthogonal", "identity, ReLU", "GRU", "GRU, z 3", "LSTM", "LSTM, f 1", "LSTM, f 3"]
@@ -30,35 +28,19 @@ SOLVED, HELD_OUT, EVERY = 0.01, 1000, 50
 def main(arguments):
     """Run what is missing and write the results; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--updates", type=int, default=1000, help="the budget of a run (default: 1000)")
-    parser.add_argument("--seeds", type=int, default=3, help="how many seeds, from 0 on (default: 3)")
-    parser.add_argument("--units", nargs="+", choices=UNITS, default=UNITS, help="which units (default: all)")
     parser.add_argument("--length", type=int, default=T, help=f"T (default: {T})")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="the file to write, and to go on from")
-    options = parser.parse_args(arguments)
-    if options.updates < EVERY or options.updates % EVERY:
-        parser.error(
-            f"--updates must be a multiple of {EVERY}, after which the error is measured; {options.updates} came"
-        )
-    if options.seeds < 1 or options.length < 2:
-        parser.error("--seeds must be at least 1, and --length at least 2, for a mark in either half")
-    torch.set_num_threads(1)
-    settings = {"D": D, "H": H, "T": options.length, "batch": BATCH, "clipped to": LARGEST_NORM}
-    settings |= {"solved below": SOLVED, "updates": options.updates, "seeds": options.seeds}
-    found = {"settings": settings, "runs": []}
-    if options.out.exists():
-        found = json.loads(options.out.read_text("utf-8"))
-        if found["settings"] != settings:
-            there = ", ".join(f"{name} {found['settings'].get(name)}" for name in settings)
-            parser.error(f"{options.out} holds runs with other settings ({there}); name another file with --out")
-    done = {(run["seed"], run["rate"], run["unit"]) for run in found["runs"]}
-    every = itertools.product(range(options.seeds), RATES, options.units)
-    for seed, rate, unit in tqdm([each for each in every if each not in done], unit="run"):
-        found["runs"].append(learn(unit, rate, seed, options.length, options.updates))
-        found["provenance"] = adding.provenance() | {"written by": "experiments/reach.py"}
-        lines = ",\n".join(f"  {json.dumps(run)}" for run in found["runs"])
-        rest = json.dumps({name: found[name] for name in ("settings", "provenance")}, indent=1)[1:-2]
-        options.out.write_text(f'{{{rest},\n "runs": [\n{lines}\n ]\n}}\n', "utf-8")
+    told = runs.options(parser, arguments, units=UNITS, updates=1000, seeds=3, every=EVERY, results=RESULTS)
+    if told.length < 2:
+        parser.error("--length must be at least 2, for a mark in either half")
+    settings = {"D": D, "H": H, "T": told.length, "batch": BATCH, "clipped to": LARGEST_NORM}
+    settings |= {"solved below": SOLVED, "updates": told.updates, "seeds": told.seeds}
+    every = itertools.product(range(told.seeds), RATES, told.units)
+    wanted = [{"unit": unit, "rate": rate, "seed": seed} for seed, rate, unit in every]
+
+    def run(unit, rate, seed):
+        return [learn(unit, rate, seed, told.length, told.updates)]
+
+    runs.complete(parser, told.out, "experiments/reach.py", settings, wanted, run)
     return 0
 
 

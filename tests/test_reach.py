@@ -37,7 +37,7 @@ def test_a_small_run_is_written_with_its_provenance_and_a_second_one_runs_nothin
         (["--seeds", "2"], "updates 50, seeds 1); name another file with --out"),
         (["--updates", "75"], "--updates must be a multiple of 50"),
         (["--seeds", "0"], "--seeds must be at least 1"),
-        (["--length", "1"], "--length at least 2"),
+        (["--length", "1"], "--length must be at least 2"),
     ],
 )
 def test_what_cannot_be_run_is_refused_and_nothing_is_lost(tmp_path, capsys, wrong, why):

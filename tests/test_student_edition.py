@@ -212,7 +212,7 @@ def answer(address, lab, log):
 # Test the very same files, and run beside this one.
 SAME = ["layers", "rnncore", "looking_inside", "oracle", "sandbox", "check", "diagnose", "exercises_are_fair"]
 SAME += ["set_up", "probes", "exercise", "cli", "report", "own_notebooks", "mutants", "movable", "nbgraders_own_tests"]
-SAME += ["execution", "benchmarks", "data", "adding", "previews", "selfcheck", "rnnconvert"]
+SAME += ["execution", "benchmarks", "data", "adding", "previews", "selfcheck", "rnnconvert", "reach"]
 
 
 @pytest.mark.long
