@@ -602,8 +602,10 @@ def lstm_returned(implementation, arguments):
         for name, parameter in made.named_parameters():
             parameter.copy_(arguments["weights"][name])
     result = implementation(made, arguments["value"])
-    if not isinstance(result, torch.nn.Module):
-        raise Unusable(f"The function returns {describe(result)}; expected the module that it got")
+    if result is not made:
+        copied = isinstance(result, torch.nn.Module)
+        came = "another module" if copied else describe(result)
+        raise Unusable(f"The function returns {came}; expected the module that it got{', changed in place' * copied}")
     return {name: parameter.detach().numpy().copy() for name, parameter in result.named_parameters()}
 
 
@@ -625,5 +627,6 @@ def summed_biases(parameters, arguments):
         total = array + parameters[name.replace("_ih", "_hh")]
         blocks = zip(("input gate", "forget gate", "candidate", "output gate"), np.split(total, 4), strict=True)
         for gate, block in blocks:
-            result[f"sum of both biases of the {gate}, {name.replace('bias_ih', 'layer').replace('_l', ' ')},"] = block
+            where = name.removeprefix("bias_ih").replace("_l", " of layer ").replace("_reverse", ", reverse direction")
+            result[f"sum of both biases of the {gate}{where},"] = block
     return result

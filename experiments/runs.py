@@ -18,7 +18,9 @@ def options(parser, arguments, *, units, updates, seeds, every, results):
     parser.add_argument("--out", type=Path, default=results, help="the file to write, and to go on from")
     given = parser.parse_args(arguments)
     if given.updates < every or given.updates % every:
-        parser.error(f"--updates must be a multiple of {every}, after which the error is measured; {given.updates} came")
+        parser.error(
+            f"--updates must be a multiple of {every}, after which the error is measured; {given.updates} came"
+        )
     if given.seeds < 1:
         parser.error(f"--seeds must be at least 1; {given.seeds} came")
     return given

@@ -47,8 +47,7 @@ def step_cases(rng):
     yield Case("only the bias is not zero", draw.only(given, "b_h", *weights), term="the bias")
     yield Case("only the cell is not zero: all gates stand at ½", draw.only(given, "c", *weights))
     yield Case("B, D and H all different", arguments(4, 3, 5))
-    yield Case("B = D = H", arguments(4, 4, 4))
-    yield Case("a batch of one, a large cell", arguments(1, 3, 2, scale=4.0))
+    yield Case("a batch of one, D = H, a large cell", arguments(1, 3, 3, scale=4.0))
 
 
 def _sigma(a):
@@ -95,6 +94,10 @@ def _into_c(x, h, c, W_xh, W_hh, b_h):
     c *= _sigma(f)
     c += _sigma(i) * np.tanh(g)
     return _sigma(o) * np.tanh(c), c
+
+
+def _forget_raised(a):
+    return _parts(a + np.repeat([0.0, 1.0, 0.0, 0.0], a.shape[1] // 4), (0, 1, 2, 3))
 
 
 def _interleaved(a):
@@ -162,6 +165,14 @@ STEP = Exercise(
             partial(_lstm, gate=_tanh),
             "A gate lies between 0, shut, and 1, open. Does yours?",
         ),
+        "the exponent in the sigmoid has the wrong sign": M(
+            partial(_lstm, gate=lambda a: 1 / (1 + np.exp(a))),
+            "What does your sigmoid give for a large positive number: nearly 1, or nearly 0?",
+        ),
+        "1 is added to what stands in front of the forget gate": M(
+            partial(_lstm, parts=_forget_raised),
+            "Some libraries add 1 in the step. Here the bias that comes is the whole bias.",
+        ),
         "the gates go through no function": M(
             partial(_lstm, gate=lambda a: a),
             "A gate lies between 0, shut, and 1, open. Does yours?",
@@ -178,6 +189,14 @@ STEP = Exercise(
             partial(_lstm, cell=lambda i, f, g, c: np.tanh(f * c + i * g)),
             "The path from cell to cell has no function on it. Where does tanh stand?",
         ),
+        "the cell itself goes through tanh, and the state reads it as it is": M(
+            partial(
+                _lstm,
+                cell=lambda i, f, g, c: np.tanh(f * c + i * g),
+                state=lambda o, c_next, c: o * c_next,
+            ),
+            "The path from cell to cell has no function on it. Where does tanh stand?",
+        ),
         "the state is made with the sigmoid of the cell": M(
             partial(_lstm, state=lambda o, c_next, c: o * _sigma(c_next)),
             "A state may be negative. Which function reads the cell?",
@@ -185,6 +204,14 @@ STEP = Exercise(
         "the input gate is applied to the old cell, too": M(
             partial(_lstm, cell=lambda i, f, g, c: i * (f * c + g)),
             "Each of the two terms has one gate. Where do your brackets stand?",
+        ),
+        "the forget gate is applied to what is added, too": M(
+            partial(_lstm, cell=lambda i, f, g, c: f * (c + i * g)),
+            "Each of the two terms has one gate. Where do your brackets stand?",
+        ),
+        "the state before stands in place of the old cell": M(
+            lambda x, h, c, *weights: _lstm(x, h, h, *weights),
+            "Two things come from the step before. Which of them does the forget gate act on?",
         ),
         "the bias is left out": M(
             partial(_lstm, sums=lambda x, h, c, W, U, b: _sums(x, h, W, U, 0 * b)),
@@ -239,8 +266,7 @@ def sequence_cases(rng):
     zero = arguments(2, 3, 2, 3)
     yield Case("h_0 and c_0 are zero", zero | {"h0": 0 * zero["h0"], "c0": 0 * zero["c0"]})
     yield Case("B, T, D and H all different", arguments(3, 5, 2, 4))
-    yield Case("B = T = D = H", arguments(3, 3, 3, 3))
-    yield Case("a batch of one, six steps", arguments(1, 6, 2, 3))
+    yield Case("a batch of one, T = D = H", arguments(1, 4, 4, 4))
 
 
 def _loop(
@@ -318,6 +344,10 @@ SEQUENCE = Exercise(
             lambda x, h0, c0, *a: _loop(x, c0, h0, *a),
             "In which order do the two come, and in which does the step take them?",
         ),
+        "h_0 is taken for the first cell, too": M(
+            lambda x, h0, c0, *a: _loop(x, h0, h0, *a),
+            "Two things come before the first step. Which argument is never used?",
+        ),
         "the sequence is read from its end, and the results stand in that order": M(
             _read_backwards, "Which step comes first?"
         ),
@@ -386,8 +416,7 @@ def step_backward_cases(rng):
     yield Case("dc is zero: all comes by the state", given | {"dc": 0 * given["dc"]})
     yield Case("the cell and the state before are zero", given | {"c": 0 * given["c"], "h": 0 * given["h"]})
     yield Case("B, D and H all different", arguments(4, 3, 5))
-    yield Case("B = D = H", arguments(4, 4, 4))
-    yield Case("a batch of one, a large cell", arguments(1, 3, 2, scale=3.0))
+    yield Case("a batch of one, D = H, a large cell", arguments(1, 3, 3, scale=3.0))
 
 
 def _back(
@@ -408,7 +437,7 @@ def _back(
     to_o=lambda total, dh, o, c_next: dh * np.tanh(c_next) * o * (1 - o),
     to_c=lambda total, dc, f, i: total * f,
     stack=lambda i, f, g, o: (i, f, g, o),
-    before=lambda h, c: h,
+    before=lambda h, c, h_next: h,
 ):
     """Return the gradients of a step. Each keyword stands for one decision, right unless another is given."""
     i, f, g, o = _parts(sums(x, h, W_xh, W_hh, b_h), order())
@@ -422,7 +451,7 @@ def _back(
         "h": np.einsum("bk,kj->bj", das, W_hh),
         "c": to_c(t, dc, f, i),
         "W_xh": np.einsum("bk,bd->kd", das, x),
-        "W_hh": np.einsum("bk,bj->kj", das, before(h, c)),
+        "W_hh": np.einsum("bk,bj->kj", das, before(h, c, o * np.tanh(c_next))),
         "b_h": np.einsum("bk->k", das),
     }
 
@@ -438,6 +467,16 @@ def _no_slopes(*a):
         *a,
         to_i=lambda total, dc, i, g: total * g,
         to_f=lambda total, dc, f, c, c_next: total * c,
+        to_o=lambda total, dh, o, c_next: dh * np.tanh(c_next),
+    )
+
+
+def _no_slopes_at_all(*a):
+    return _back(
+        *a,
+        to_i=lambda total, dc, i, g: total * g,
+        to_f=lambda total, dc, f, c, c_next: total * c,
+        to_g=lambda total, dc, i, g: total * i,
         to_o=lambda total, dh, o, c_next: dh * np.tanh(c_next),
     )
 
@@ -504,6 +543,10 @@ STEP_BACKWARD = Exercise(
             partial(_back, total=lambda dh, dc, o, c_next, c: dc + dh * o * (1 - np.tanh(c) ** 2)),
             "Which of the two cells did tanh read in this step?",
         ),
+        "the cell's slope is taken at the state": M(
+            partial(_back, total=lambda dh, dc, o, c_next, c: dc + dh * o * (1 - (o * np.tanh(c_next)) ** 2)),
+            "1 - h² is the slope where h came out of tanh. What came out of it here?",
+        ),
         "dh reaches the cell as it is": M(
             partial(_back, total=lambda dh, dc, o, c_next, c: dc + dh),
             "Between the cell and the state stand a gate and a function. What does each multiply by?",
@@ -511,6 +554,14 @@ STEP_BACKWARD = Exercise(
         "the whole of what reaches the cell passes through the output gate": M(
             partial(_back, total=lambda dh, dc, o, c_next, c: (dc + dh) * o * (1 - np.tanh(c_next) ** 2)),
             "What comes from the next cell has not been through this state. Where do your brackets stand?",
+        ),
+        "what the next step sent passes through the slope of tanh": M(
+            partial(_back, total=lambda dh, dc, o, c_next, c: (dc + dh * o) * (1 - np.tanh(c_next) ** 2)),
+            "What comes from the next cell has not been through this state. Where do your brackets stand?",
+        ),
+        "dh and dc change places": M(
+            lambda dh, dc, *a: _back(dc, dh, *a),
+            "In which order do the two come?",
         ),
         "the slope of the input gate is missing": M(partial(_back, to_i=lambda total, dc, i, g: total * g), OWN_SLOPE),
         "the slope of the forget gate is missing": M(
@@ -520,6 +571,9 @@ STEP_BACKWARD = Exercise(
             partial(_back, to_o=lambda total, dh, o, c_next: dh * np.tanh(c_next)), OWN_SLOPE
         ),
         "the slopes of all three gates are missing": M(_no_slopes, OWN_SLOPE),
+        "the slopes of the gates and of the candidate are missing": M(
+            _no_slopes_at_all, "Each of the four came out of a function. What does that multiply by, on the way back?"
+        ),
         "the slope of the candidate is missing": M(
             partial(_back, to_g=lambda total, dc, i, g: total * i),
             "The candidate was made by tanh. What does that multiply by, on the way back?",
@@ -579,7 +633,11 @@ STEP_BACKWARD = Exercise(
             "Which argument is never used?",
         ),
         "the gradient of W_hh is made with the cell": M(
-            partial(_back, before=lambda h, c: c),
+            partial(_back, before=lambda h, c, h_next: c),
+            "What did W_hh multiply in this step?",
+        ),
+        "the gradient of W_hh is made with the new state": M(
+            partial(_back, before=lambda h, c, h_next: h_next),
             "What did W_hh multiply in this step?",
         ),
         "the weights' gradients are averaged over the batch": M(
@@ -618,8 +676,7 @@ def sequence_backward_cases(rng):
     yield Case("a loss at the last step only", arguments(2, 4, 3, 2, losses=-1))
     yield Case("a loss at the first step only", arguments(2, 4, 3, 2, losses=0))
     yield Case("a loss at every step; B, T, D and H all different", arguments(3, 5, 2, 4))
-    yield Case("B = T = D = H", arguments(3, 3, 3, 3))
-    yield Case("a batch of one, six steps", arguments(1, 6, 2, 3))
+    yield Case("a batch of one, T = D = H", arguments(1, 4, 4, 4))
 
 
 def _weights():  # no constant: the sample class writes out the functions that a mistake needs
@@ -793,6 +850,14 @@ SEQUENCE_BACKWARD = Exercise(
             partial(_walk, last_c=lambda dcs: dcs[-2]),
             "The first step, too, sends something back to the cell before it. Is that what you return?",
         ),
+        "the gradients of h_0 and c_0 change places": M(
+            lambda *a: _walked(a, lambda found, *_: {"h0": found["c0"], "c0": found["h0"]}),
+            "Which entry of the result is which?",
+        ),
+        "the inputs' gradients are in reverse order": M(
+            lambda *a: _walked(a, lambda found, *_: {"x": found["x"][:, ::-1].copy()}),
+            "The walk begins at the last step. In which order do the inputs' gradients lie in yours?",
+        ),
         "the walk begins with ones at the last cell": M(
             partial(_walk, start_c=_ones),
             "What reaches the last cell from beyond the sequence?",
@@ -824,7 +889,7 @@ def bias_cases(rng):
     yield Case("one layer of one unit, D = 1", arguments("LSTM", 1, 1, 1.0))
     yield Case("one layer, D and H different", arguments("LSTM", 3, 2, 1.0))
     yield Case("three layers, D and H different", arguments("LSTM", 2, 3, 3.0, layers=3))
-    yield Case("two directions", arguments("LSTM", 3, 4, -0.5, directions=2))
+    yield Case("two layers of two directions", arguments("LSTM", 3, 2, -0.5, layers=2, directions=2))
     yield Case("an LSTMCell, D = H", arguments("LSTMCell", 3, 3, 2.0))
 
 
@@ -843,6 +908,13 @@ def _set(
             for each, new in ((name, first), (name.replace("_ih", "_hh"), second)):
                 bias = getattr(lstm, each)
                 bias[block] = new(bias[block], value)
+    return lstm
+
+
+def _set_by_name(lstm, value):
+    with torch.no_grad():
+        lstm.bias_ih_l0[lstm.hidden_size : 2 * lstm.hidden_size] = value
+        lstm.bias_hh_l0[lstm.hidden_size : 2 * lstm.hidden_size] = 0.0
     return lstm
 
 
@@ -935,17 +1007,29 @@ FORGET_BIAS = Exercise(
             partial(_set, where=lambda H, D: slice(H, H + 1)),
             "Each unit has a forget gate. How long is its block?",
         ),
+        "both biases of all gates are set to the value": M(
+            partial(
+                _set,
+                where=lambda H, D: slice(0, 4 * H),
+                second=lambda old, value: value,
+            ),
+            "Only one gate keeps the cell, and PyTorch adds two biases in front of it.",
+        ),
+        "the bias is 1, whatever the value": M(
+            partial(_set, first=lambda old, value: 1.0),
+            "Which argument is never used?",
+        ),
         "everything from the forget gate on is set": M(
             partial(_set, where=lambda H, D: slice(H, 4 * H)),
             "Where does the block of the forget gate end?",
         ),
         "only the first layer is set": M(
-            partial(_set, layers=lambda names: names[:1]),
-            "How many forget gates has a network with several layers, or with two directions?",
+            partial(_set, layers=lambda names: [name for name in names if "_l" not in name or "_l0" in name]),
+            "How many forget gates has a network of several layers?",
         ),
-        "only the last layer is set": M(
-            partial(_set, layers=lambda names: names[-1:]),
-            "How many forget gates has a network with several layers, or with two directions?",
+        "only bias_ih_l0 and bias_hh_l0 are set": M(
+            _set_by_name,
+            "How many forget gates has a network of several layers? And what does a cell call its biases?",
         ),
         "the direction backwards is left out": M(
             partial(_set, layers=lambda names: [name for name in names if "reverse" not in name]),
@@ -989,8 +1073,7 @@ def flow_cases(rng):
     yield Case("a loss at the last step only", arguments(2, 5, 3, losses=-1))
     yield Case("a loss at the first step only", arguments(2, 4, 3, losses=0))
     yield Case("a loss at every step; B, T and H all different", arguments(3, 6, 4))
-    yield Case("B = T = H", arguments(4, 4, 4))
-    yield Case("a batch of one", arguments(1, 5, 2))
+    yield Case("a batch of one, T = H", arguments(1, 4, 4))
 
 
 def _flow(
@@ -1020,6 +1103,15 @@ def _flow_onwards(dhs, cs, gates):
 def _flow_forwards(dhs, cs, gates):
     """Walk from the first step to the last."""
     return _flow(dhs[:, ::-1], cs[:, ::-1], gates[:, ::-1])[:, ::-1].copy()
+
+
+def _flow_as_forwards(dhs, cs, gates):
+    """Add up as the forward pass does."""
+    _, f, _, o = np.split(gates, 4, axis=2)
+    found = dhs * o * (1 - np.tanh(cs) ** 2)
+    for t in range(1, dhs.shape[1]):
+        found[:, t] += found[:, t - 1] * f[:, t]
+    return found
 
 
 def _flow_of_the_last_loss(dhs, cs, gates):
@@ -1073,8 +1165,8 @@ FLOW = Exercise(
             partial(_flow, keeps=lambda i, f, g, o, t: f[:, t + 1] * (1 - f[:, t + 1])),
             "Gates count as constants here. By what does a constant factor multiply a gradient?",
         ),
-        "the forget gate goes through the sigmoid once more": M(
-            partial(_flow, keeps=lambda i, f, g, o, t: _sigma(f[:, t + 1])),
+        "the gates go through the sigmoid once more": M(
+            lambda dhs, cs, gates: _flow(dhs, cs, _sigma(gates)),
             "What are the numbers in gates already?",
         ),
         "only what comes by the own state is returned": M(
@@ -1131,6 +1223,10 @@ FLOW = Exercise(
         ),
         "the walk goes from the first step to the last": M(
             _flow_forwards,
+            "Which cells does a loss depend on: earlier ones, or later ones?",
+        ),
+        "the walk goes from the first step to the last, with each step's own forget gate": M(
+            _flow_as_forwards,
             "Which cells does a loss depend on: earlier ones, or later ones?",
         ),
         "the steps are in reverse order": M(
