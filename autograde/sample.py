@@ -7,7 +7,7 @@ import json
 import re
 import shutil
 import textwrap
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 import nbformat
@@ -103,7 +103,7 @@ def source_of(answer, as_name):
         return f"{above}\n\n\ndef {as_name}(*args):\n    return {answer.func.__name__}(*args, {', '.join(given)})"
     if isinstance(answer, type):
         return _source_of_class(answer, as_name)
-    tree = ast.parse(inspect.getsource(inspect.getmodule(answer)))
+    tree = _tree(inspect.getmodule(answer))
     node = _node_of(answer, tree)
     above = _needed(tree, [node])
     if isinstance(node, ast.Lambda):
@@ -115,7 +115,7 @@ def _source_of_class(answer, as_name):
     """Return the source of a class that changes some methods of a class of the exercise's module, its only base."""
     functions = {name: value for name, value in vars(answer).items() if inspect.isfunction(value)}
     (base,) = answer.__bases__
-    tree = ast.parse(inspect.getsource(inspect.getmodule(next(iter(functions.values())))))
+    tree = _tree(inspect.getmodule(next(iter(functions.values()))))
     nodes = {name: _node_of(function, tree) for name, function in functions.items()}
     lines = []
     for name, node in nodes.items():
@@ -123,6 +123,12 @@ def _source_of_class(answer, as_name):
         lines.append(f"{name} = {text}" if isinstance(node, ast.Lambda) else re.sub(r"^def \w+", f"def {name}", text))
     body = textwrap.indent("\n\n".join(lines), "    ")
     return f"{_needed(tree, [ast.Name(base.__name__), *nodes.values()])}class {as_name}({base.__name__}):\n{body}"
+
+
+@lru_cache
+def _tree(module):
+    """Return a module's source as Python reads it; kept, because every mistake in a module asks for it."""
+    return ast.parse(inspect.getsource(module))
 
 
 def _node_of(function, tree):

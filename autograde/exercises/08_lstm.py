@@ -887,7 +887,7 @@ def bias_cases(rng):
         return {"weights": weights, "kind": [kind, D, H, layers, directions], "value": value}
 
     yield Case("one layer of one unit, D = 1", arguments("LSTM", 1, 1, 1.0))
-    yield Case("one layer, D and H different", arguments("LSTM", 3, 2, 1.0))
+    yield Case("one layer, D and H different", arguments("LSTM", 2, 5, 1.0))
     yield Case("three layers, D and H different", arguments("LSTM", 2, 3, 3.0, layers=3))
     yield Case("two layers of two directions", arguments("LSTM", 3, 2, -0.5, layers=2, directions=2))
     yield Case("an LSTMCell, D = H", arguments("LSTMCell", 3, 3, 2.0))
