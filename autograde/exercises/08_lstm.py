@@ -109,7 +109,6 @@ ORDER = "PyTorch stacks the gates i, f, g, o. Which rows belong to which in your
 GATES = {  # wrong in every step; also what a hand-written step in the sequence may have
     "the blocks of i and f are swapped": M(partial(_lstm, parts=lambda a: _parts(a, (1, 0, 2, 3))), ORDER),
     "the blocks are read in the order i, f, o, g": M(partial(_lstm, parts=lambda a: _parts(a, (0, 1, 3, 2))), ORDER),
-    "the blocks are read in the order i, g, f, o": M(partial(_lstm, parts=lambda a: _parts(a, (0, 2, 1, 3))), ORDER),
     "the state is the output gate times the cell, without tanh": M(
         partial(_lstm, state=lambda o, c_next, c: o * c_next),
         "A state lies between -1 and 1. Does yours, with a large cell?",
@@ -120,19 +119,7 @@ GATES = {  # wrong in every step; also what a hand-written step in the sequence 
     ),
     "the candidate goes through the sigmoid": M(
         partial(_lstm, candidate=_sigma),
-        "A candidate may be negative, or a cell could only ever grow. Which function gives it?",
-    ),
-    "the forget gate is left out": M(
-        partial(_lstm, cell=lambda i, f, g, c: c + i * g),
-        "That is the cell of 1997: it never lets go. What does the old cell meet on its way?",
-    ),
-    "the input gate is left out": M(
-        partial(_lstm, cell=lambda i, f, g, c: f * c + g),
-        "Two things are added, and each has a gate of its own.",
-    ),
-    "the output gate is left out": M(
-        partial(_lstm, state=lambda o, c_next, c: np.tanh(c_next)),
-        "Which of the four blocks is never used?",
+        "A candidate may be negative, or nothing could ever be taken from a cell. Which function gives it?",
     ),
 }
 
@@ -147,11 +134,20 @@ STEP = Exercise(
     forbidden=("rnncore.lstm_step", "rnncore.lstm_forward", "rnncore.LSTM", "rnncore.LSTMCell", *BUILT_IN),
     misconceptions={
         **GATES,
+        "the forget gate is left out": M(
+            partial(_lstm, cell=lambda i, f, g, c: c + i * g),
+            "That is the cell of 1997: it never lets go. What does the old cell meet on its way?",
+        ),
+        "the input gate is left out": M(
+            partial(_lstm, cell=lambda i, f, g, c: f * c + g),
+            "Two things are added, and each has a gate of its own.",
+        ),
+        "the output gate is left out": M(
+            partial(_lstm, state=lambda o, c_next, c: np.tanh(c_next)),
+            "Which of the four blocks is never used?",
+        ),
         "the blocks are read in the order f, i, o, g": M(
             partial(_lstm, parts=lambda a: _parts(a, (1, 0, 3, 2))), ORDER
-        ),
-        "the blocks are read in the order o, i, f, g": M(
-            partial(_lstm, parts=lambda a: _parts(a, (1, 2, 3, 0))), ORDER
         ),
         "the four sums of each unit are taken to stand side by side": M(
             partial(_lstm, parts=_interleaved),
@@ -173,17 +169,9 @@ STEP = Exercise(
             partial(_lstm, parts=_forget_raised),
             "Some libraries add 1 in the step. Here the bias that comes is the whole bias.",
         ),
-        "the gates go through no function": M(
-            partial(_lstm, gate=lambda a: a),
-            "A gate lies between 0, shut, and 1, open. Does yours?",
-        ),
         "one minus the forget gate stands for the input gate": M(
             partial(_lstm, cell=lambda i, f, g, c: f * c + (1 - f) * g),
             "That is the coupled variant. Here both gates are free.",
-        ),
-        "input and forget gate both act on the candidate, and nothing on the cell": M(
-            partial(_lstm, cell=lambda i, f, g, c: c + f * i * g),
-            "Each of the two terms has one gate. Which one does the old cell meet?",
         ),
         "the cell itself goes through tanh": M(
             partial(_lstm, cell=lambda i, f, g, c: np.tanh(f * c + i * g)),
@@ -196,14 +184,6 @@ STEP = Exercise(
                 state=lambda o, c_next, c: o * c_next,
             ),
             "The path from cell to cell has no function on it. Where does tanh stand?",
-        ),
-        "the state is made with the sigmoid of the cell": M(
-            partial(_lstm, state=lambda o, c_next, c: o * _sigma(c_next)),
-            "A state may be negative. Which function reads the cell?",
-        ),
-        "the input gate is applied to the old cell, too": M(
-            partial(_lstm, cell=lambda i, f, g, c: i * (f * c + g)),
-            "Each of the two terms has one gate. Where do your brackets stand?",
         ),
         "the forget gate is applied to what is added, too": M(
             partial(_lstm, cell=lambda i, f, g, c: f * (c + i * g)),
@@ -223,10 +203,6 @@ STEP = Exercise(
         ),
         "the recurrent term is left out": M(
             partial(_lstm, sums=lambda x, h, c, W, U, b: _sums(x, 0 * h, W, U, b)),
-            "Each gate reads the input and the state before.",
-        ),
-        "the input's term is left out": M(
-            partial(_lstm, sums=lambda x, h, c, W, U, b: _sums(0 * x, h, W, U, b)),
             "Each gate reads the input and the state before.",
         ),
         "the gates read the cell and not the state": M(
@@ -355,10 +331,6 @@ SEQUENCE = Exercise(
             partial(_loop, order=lambda T: range(T)[::-1]),
             "Which step comes first? The last one knows of all others.",
         ),
-        "every step reads the first input": M(
-            lambda x, *a: _loop(np.repeat(x[:, :1], x.shape[1], axis=1), *a),
-            "Which entry of x does your loop take at step t?",
-        ),
         "the results begin with h_0 and c_0, and the last ones are missing": M(
             partial(_loop, gives=lambda hs, cs, *a: (np.stack([a[0], *hs[:-1]], 1), np.stack([a[1], *cs[:-1]], 1))),
             "Do you append before the step, or after it?",
@@ -481,23 +453,6 @@ def _no_slopes_at_all(*a):
     )
 
 
-def _by_the_own_gate(*a):
-    return _back(
-        *a,
-        to_i=lambda total, dc, i, g: total * i * i * (1 - i),
-        to_g=lambda total, dc, i, g: total * g * (1 - g * g),
-    )
-
-
-def _from_the_carried_part(*a):
-    return _back(
-        *a,
-        to_i=lambda total, dc, i, g: dc * g * i * (1 - i),
-        to_f=lambda total, dc, f, c, c_next: dc * c * f * (1 - f),
-        to_g=lambda total, dc, i, g: dc * i * (1 - g * g),
-    )
-
-
 def _into_dc(dh, dc, x, h, c, W_xh, W_hh, b_h):
     i, f, g, o = _parts(_sums(x, h, W_xh, W_hh, b_h), (0, 1, 2, 3))
     c_next = _sigma(f) * c + _sigma(i) * np.tanh(g)
@@ -582,21 +537,9 @@ STEP_BACKWARD = Exercise(
             partial(_back, to_g=lambda total, dc, i, g: total * i * g * (1 - g)),
             "s(1 - s) is the slope of the sigmoid. Which function made the candidate?",
         ),
-        "the slope of the forget gate is tanh's": M(
-            partial(_back, to_f=lambda total, dc, f, c, c_next: total * c * (1 - f * f)),
-            "Which function made the gate?",
-        ),
         "the forget gate's gradient is made with the new cell": M(
             partial(_back, to_f=lambda total, dc, f, c, c_next: total * c_next * f * (1 - f)),
             "What did the forget gate multiply in this step?",
-        ),
-        "input gate and candidate are multiplied by themselves and not by each other": M(
-            _by_the_own_gate,
-            "In a product, the gradient of one factor is multiplied by the other.",
-        ),
-        "the gates' gradients are made from what the next step sent alone": M(
-            _from_the_carried_part,
-            "The gates act on the cell, and the cell on the state, too. Which gradient of the cell do they get?",
         ),
         "the output gate's gradient is made with the cell, without tanh": M(
             partial(_back, to_o=lambda total, dh, o, c_next: dh * c_next * o * (1 - o)),
@@ -609,10 +552,6 @@ STEP_BACKWARD = Exercise(
         "the gradient of the old cell leaves out the forget gate": M(
             partial(_back, to_c=lambda total, dc, f, i: total),
             "On its way into the new cell, the old one met a gate.",
-        ),
-        "the gradient of the old cell is made with the input gate": M(
-            partial(_back, to_c=lambda total, dc, f, i: total * i),
-            "Which gate did the old cell meet on its way?",
         ),
         "the gradient of the old cell holds only what the next step sent": M(
             partial(_back, to_c=lambda total, dc, f, i: dc * f),
@@ -698,14 +637,13 @@ def _walk(
     at_cell=lambda dhs_t, dc: dc,
     carry_h=lambda dh, back: back["h"],
     carry_c=lambda dc, back: back["c"],
-    start_c=np.zeros_like,
     h_before=lambda h0, hs, t: hs[:, t - 1] if t else h0,
     c_before=lambda c0, cs, t: cs[:, t - 1] if t else c0,
     collect=sum,
     last_c=lambda dcs: dcs[-1],
 ):
     """Walk back over the steps. Each keyword stands for one decision, right unless another is given."""
-    T, dh, dc = hs.shape[1], np.zeros_like(h0), start_c(c0)
+    T, dh, dc = hs.shape[1], np.zeros_like(h0), np.zeros_like(c0)
     dxs, parts, dcs = np.zeros_like(x), {}, [dc]
     for t in order(T):
         dh, dc = arrives(dhs[:, t], dh), at_cell(dhs[:, t], dc)
@@ -730,10 +668,6 @@ def _into_dhs(dhs, x, h0, c0, hs, cs, W_xh, W_hh, b_h):
         dhs[:, t - 1] += back["h"]
         dc = back["c"]
     return _walk(dhs, x, h0, c0, hs, cs, W_xh, W_hh, b_h, arrives=lambda dhs_t, dh: dhs_t)
-
-
-def _ones(c0):
-    return np.ones_like(c0)
 
 
 def _both_left_out(*a):
@@ -858,10 +792,6 @@ SEQUENCE_BACKWARD = Exercise(
             lambda *a: _walked(a, lambda found, *_: {"x": found["x"][:, ::-1].copy()}),
             "The walk begins at the last step. In which order do the inputs' gradients lie in yours?",
         ),
-        "the walk begins with ones at the last cell": M(
-            partial(_walk, start_c=_ones),
-            "What reaches the last cell from beyond the sequence?",
-        ),
         "dhs is changed in place": M(
             _into_dhs,
             "Adding with += writes into the caller's array. Give the sum a name of its own.",
@@ -966,22 +896,6 @@ FORGET_BIAS = Exercise(
                 second=lambda old, value: old,
             ),
             "After your function the sum is to be the value itself.",
-        ),
-        "the value is added to both biases": M(
-            partial(
-                _set,
-                first=lambda old, value: old + value,
-                second=lambda old, value: old + value,
-            ),
-            BOTH,
-        ),
-        "the biases' difference, and not their sum, is the value": M(
-            partial(
-                _set,
-                first=lambda old, value: old,
-                second=lambda old, value: old - value,
-            ),
-            BOTH,
         ),
         "the sum is half of the value": M(partial(_set, first=lambda old, value: value / 2), BOTH),
         "the biases are set to zero": M(
@@ -1142,9 +1056,6 @@ FLOW = Exercise(
     forbidden=("rnncore.lstm_step_backward", "rnncore.lstm_backward", BY_AUTOGRAD),
     misconceptions={
         "the forget gate is that of the same step": M(partial(_flow, keeps=lambda i, f, g, o, t: f[:, t]), WHICH_F),
-        "the forget gate is taken one step too late": M(
-            partial(_flow, keeps=lambda i, f, g, o, t: f[:, t + 2] if t + 2 < f.shape[1] else f[:, -1]), WHICH_F
-        ),
         "the forget gate of the last step is taken everywhere": M(
             partial(_flow, keeps=lambda i, f, g, o, t: f[:, -1]), "Each step has gates of its own."
         ),
@@ -1154,9 +1065,6 @@ FLOW = Exercise(
         ),
         "the input gate stands in place of the forget gate": M(
             partial(_flow, keeps=lambda i, f, g, o, t: i[:, t + 1]), WHICH_GATE
-        ),
-        "the candidate stands in place of the forget gate": M(
-            partial(_flow, keeps=lambda i, f, g, o, t: g[:, t + 1]), WHICH_GATE
         ),
         "the output gate stands in place of the forget gate": M(
             partial(_flow, keeps=lambda i, f, g, o, t: o[:, t + 1]), WHICH_GATE
