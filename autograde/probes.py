@@ -628,5 +628,5 @@ def summed_biases(parameters, arguments):
         blocks = zip(("input gate", "forget gate", "candidate", "output gate"), np.split(total, 4), strict=True)
         for gate, block in blocks:
             where = name.removeprefix("bias_ih").replace("_l", " of layer ").replace("_reverse", ", reverse direction")
-            result[f"sum of both biases of the {gate}{where},"] = block
+            result[f"sum of both biases of the {gate}{where}, entry"] = block
     return result
