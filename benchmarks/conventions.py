@@ -129,7 +129,7 @@ def flax_cell(kind, gates):
                 parameters["hn"]["bias"] = at_h
         carry = cell.initialize_carry(jax.random.key(0), x[:, 0].shape)
         hs = []
-        for x_t in x.swapaxes(0, 1):
+        for x_t in np.swapaxes(x, 0, 1):
             carry, h = cell.apply({"params": parameters}, carry, x_t)
             hs.append(h)
         return np.stack(hs, axis=1)
