@@ -23,11 +23,11 @@ CHECKS = {
     "style": ("ruff", "check", "."),
     "layout": ("ruff", "format", "--check", "."),
     "notebooks": ("publish", "--check"),
-    # Four files at a time, in our order: most tests wait for a process of theirs, and few files can be cut in two.
+    # Three files at a time, in our order: most tests wait for a process of theirs, and few files can be cut in two.
     "tests": (
         "pytest",
         "--verbose",
-        "--numprocesses=4",
+        "--numprocesses=3",
         "--dist=loadfile",
         "--no-loadscope-reorder",
         f"--junitxml={REPORT}",

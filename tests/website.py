@@ -19,13 +19,16 @@ class Visit:
     errors: list
 
 
-def barriers(page, context=None, contrast=True):
+def barriers(page, context=None, contrast=True, rest=True):
     """Return what axe-core finds in a page, or a part of it, as "rule: element".
 
     Its preloading of stylesheets is no use on files; and where a rule holds, every element need not be described.
-    Contrast, which takes most of the time, can be left out where the same colours are looked at elsewhere.
+    Contrast, which takes most of the time, can be left out where the same colours are looked at elsewhere, and so can
+    the rest.
     """
     options = {"preload": False, "resultTypes": ["violations"], "rules": {"color-contrast": {"enabled": contrast}}}
+    if not rest:
+        options["runOnly"] = ["color-contrast"]
     found = Axe().run(page, context=context, options=options).response
     assert found["passes"], "there is something to look at"
     return [f"{rule['id']}: {node['html'][:120]}" for rule in found["violations"] for node in rule["nodes"]]
