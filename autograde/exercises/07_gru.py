@@ -996,8 +996,8 @@ def gate_cases(rng):
     yield Case("one unit, z held at 0.9", by_hand | {"gate": "z", "value": 0.9})
     yield Case("r held at 1: no reset", arguments(3, 4, "r", 1.0))
     yield Case("z held at 0: no update gate", arguments(2, 4, "z", 0.0))
-    yield Case("r held at 0: the candidate never sees the state", arguments(3, 2, "r", 0.0))
-    yield Case("z held at 1: the state never changes", arguments(5, 3, "z", 1.0))
+    yield Case("r held at 0.2", arguments(3, 2, "r", 0.2))  # at 0 and 1 a bias of 40 hides what else is in the sum
+    yield Case("z held at 0.6", arguments(5, 3, "z", 0.6))
     yield Case("r held at 0.3, D = H", arguments(4, 4, "r", 0.3))
 
 
