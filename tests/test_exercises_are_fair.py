@@ -17,7 +17,7 @@ from autograde.diagnose import judge
 CHECKED = [exercises.find(name) for name in exercises.checked()]
 IDS = [exercise.id for exercise in CHECKED]
 SEEDS = range(100)
-SLOW = (  # which build modules and run PyTorch's operations
+SLOW = (  # which build modules and run PyTorch's operations, or whose answers are held against simulated networks
     probes.module,
     probes.products_with_input,
     probes.filled,
@@ -26,6 +26,7 @@ SLOW = (  # which build modules and run PyTorch's operations
     probes.draws,
     probes.training_step,
     probes.lstm_returned,
+    probes.predictions,
 )
 MISTAKES = [(e, name) for e in CHECKED if e.probe not in SLOW for name in e.misconceptions]  # test_diagnose has all
 
