@@ -303,8 +303,7 @@ def rnn_of_two_layers(implementation, arguments):
 
 def output_and_h_n(implementation, arguments):
     """Call a function that returns two things as torch.nn.RNN does, and name them: {"output": ..., "h_n": ...}."""
-    result = _two(implementation(*arguments.values()), (object, object), "two tensors: output, h_n")
-    return dict(zip(("output", "h_n"), map(_without_graph, result), strict=True))
+    return _two_named(implementation, arguments, ("output", "h_n"), "two tensors: output, h_n")
 
 
 def on_a_sum_of_cubes(implementation, arguments):
@@ -393,8 +392,7 @@ def loss_and_gradient(implementation, arguments):
 def inputs_and_targets(implementation, arguments):
     """Call a function that returns two tensors of tokens, and name them: {"inputs": ..., "targets": ...}."""
     expected = "two tensors: the inputs and the targets"
-    result = _two(implementation(*arguments.values()), (torch.Tensor, torch.Tensor), expected)
-    return dict(zip(("inputs", "targets"), result, strict=True))
+    return _two_named(implementation, arguments, ("inputs", "targets"), expected, kind=torch.Tensor)
 
 
 class _LanguageModel(torch.nn.Module):
@@ -503,6 +501,12 @@ def _two(result, kinds, expected):
     raise Unusable(f"The function returns {came or 'nothing'}; expected {expected}")
 
 
+def _two_named(implementation, arguments, names, expected, kind=object):
+    """Call a function that returns two things of a kind, and name them."""
+    result = _two(implementation(*arguments.values()), (kind, kind), expected)
+    return dict(zip(names, map(_without_graph, result), strict=True))
+
+
 def _of_the_seed(first, again, other):
     """Say whether draws come of their generators: the same from the same seed, another from another one."""
     return {
@@ -583,11 +587,7 @@ def predictions(implementation, arguments):
 
 def state_and_cell(implementation, arguments):
     """Call a function that returns two things, and name them: {"state": ..., "cell": ...}."""
-    result = implementation(*arguments.values())
-    if not isinstance(result, list | tuple) or len(result) != 2:
-        came = " and ".join(map(describe, result)) if isinstance(result, tuple) else describe(result)
-        raise Unusable(f"The function returns {came or 'nothing'}; expected two arrays: of the state, then of the cell")
-    return dict(zip(("state", "cell"), map(_without_graph, result), strict=True))
+    return _two_named(implementation, arguments, ("state", "cell"), "two arrays: of the state, then of the cell")
 
 
 def lstm_returned(implementation, arguments):
@@ -598,9 +598,7 @@ def lstm_returned(implementation, arguments):
     kind, D, H, layers, directions = arguments["kind"]
     options = {} if kind == "LSTMCell" else {"num_layers": layers, "bidirectional": directions == 2}
     made = getattr(torch.nn, kind)(D, H, **options, dtype=torch.float64)
-    with torch.no_grad():
-        for name, parameter in made.named_parameters():
-            parameter.copy_(arguments["weights"][name])
+    made.load_state_dict(arguments["weights"])
     result = implementation(made, arguments["value"])
     if result is not made:
         copied = isinstance(result, torch.nn.Module)

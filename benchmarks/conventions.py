@@ -20,6 +20,7 @@ HERE = Path(__file__).resolve().parent
 PROGRAMS = ("keras==3.15.1", "flax==0.12.8", "jax==0.10.2", "onnx==1.23.2")
 B, T, D, H = 4, 12, 3, 5
 SEEDS = 5
+ARRAYS = ("x", "W_x", "W_h", "b_x", "b_h")
 
 
 def main(arguments):
@@ -57,30 +58,40 @@ def main(arguments):
 def drawn():
     """Return {"convention: seed: array"} of random weights and inputs, as each program has them."""
     found = {}
-    for name, form in CONVENTIONS.items():
-        if name not in RUNS:
-            continue
+    for name in RUNS:
         for seed in range(SEEDS):
-            draw, k = np.random.default_rng(seed), len(form.blocks)
-            arrays = {"x": draw.normal(size=(B, T, D))}
-            arrays["W_x"], arrays["W_h"] = draw.normal(size=(k * H, D)), draw.normal(size=(k * H, H)) / H**0.5
-            arrays["b_x"], arrays["b_h"] = draw.normal(size=(2, k * H))
-            if form.before:  # units that read themselves alone: there the reset may be moved
-                n = slice(form.blocks.index("n") * H, (form.blocks.index("n") + 1) * H)
-                arrays["W_h"][n] *= np.eye(H)
-            if form.biases == "b_hn":
-                arrays["b_h"][: 2 * H] = 0
-            if form.biases == "one":
-                arrays["b_h"][:] = 0
-            if form.rows:
-                arrays |= {key: np.ascontiguousarray(arrays[key].T) for key in ("W_x", "W_h")}
-            found |= {f"{name}: {seed}: {key}": array for key, array in arrays.items()}
+            x = np.random.default_rng(99 + seed).normal(size=(B, T, D))
+            for key, array in zip(ARRAYS, (x, *weights(name, D, H, seed)), strict=True):
+                if array is not None:
+                    found[f"{name}: {seed}: {key}"] = array
     return found
+
+
+def weights(name, D, H, seed=0, dtype=np.float64):
+    """Return random weights as a convention has them: W_x, W_h, b_x and b_h, None where it has one bias.
+
+    Where its reset comes before the product the weights are such that it may be moved.
+    """
+    form, draw = CONVENTIONS[name], np.random.default_rng(seed)
+    k = len(form.blocks)
+    W_x, W_h = draw.normal(size=(k * H, D)), draw.normal(size=(k * H, H)) / H**0.5
+    b_x, b_h = draw.normal(size=(2, k * H))
+    if form.before:  # units 0 and 1 share a reset and read each other; the others read themselves alone
+        r, n = (slice(form.blocks.index(gate) * H, (form.blocks.index(gate) + 1) * H) for gate in "rn")
+        mask = np.eye(H)
+        mask[:2, :2] = 1
+        W_h[n] *= mask
+        for array in (W_x, W_h, b_x, b_h):
+            array[r][1:2] = array[r][:1]
+    if form.biases == "b_hn":
+        b_h[: 2 * H] = 0
+    arrays = (W_x.T, W_h.T) if form.rows else (W_x, W_h)
+    return [a.astype(dtype) for a in (*arrays, b_x)] + [None if form.biases == "one" else b_h.astype(dtype)]
 
 
 def of(given, name, seed):
     """Return x, W_x, W_h, b_x and b_h of a convention and a seed."""
-    return [given[f"{name}: {seed}: {key}"] for key in ("x", "W_x", "W_h", "b_x", "b_h")]
+    return [given.get(f"{name}: {seed}: {key}") for key in ARRAYS]
 
 
 def there(weights, states):
@@ -117,8 +128,9 @@ def flax_cell(kind, gates):
 
         cell = getattr(nn, kind)(H, dtype="float64", param_dtype="float64")
         parameters = {}
+        arrays = (W_x, W_h, b_x, b_x if b_h is None else b_h)
         for gate, from_x, from_h, at_x, at_h in zip(
-            gates, *(np.split(a, len(gates), axis=-1) for a in (W_x, W_h, b_x, b_h)), strict=True
+            gates, *(np.split(a, len(gates), axis=-1) for a in arrays), strict=True
         ):
             parameters[f"i{gate}"], parameters[f"h{gate}"] = {"kernel": from_x}, {"kernel": from_h}
             if kind == "LSTMCell":
@@ -188,8 +200,6 @@ def measured(given, states):
         worst = 0.0
         for seed in range(SEEDS):
             x, *arrays = of(given, name, seed)
-            if CONVENTIONS[name].biases == "one":
-                arrays[3] = None
             ours = to_rnncore(name, *arrays).values()
             if CONVENTIONS[name].network == "GRU":
                 hs = rnncore.gru_forward(x, None, *ours)
@@ -197,7 +207,7 @@ def measured(given, states):
                 hs = rnncore.lstm_forward(x, None, None, *ours)[0]
             worst = max(worst, np.abs(hs - states[f"{name}: states"][seed]).max())
         lines.append(f"| {name} | {states[f'{name}: program']} | {worst:.0e} |")
-    before = "Where the reset comes before the product, each unit reads itself alone, since no other weights convert."
+    before = "Where the reset comes before the product, units read none but those with the same reset."
     before += " A difference of about 1e-07 is rounding in float32: some of Keras' operations use it whatever they get."
     return [*lines, "", f"{SEEDS} draws of weights each. {before}"]
 

@@ -1,5 +1,7 @@
 """The kinds of exercise beyond functions of arrays: modules, samplers, training steps, several results."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -452,6 +454,40 @@ def test_output_and_h_n_are_named():
     )
     assert "entry 'h_n'" in str(verdict(exercise, lambda x: [x, x])).lower()
     assert "returns a NumPy array of shape (1,), float64; expected two tensors" in str(verdict(exercise, lambda x: x))
+
+
+def test_state_and_cell_are_named_and_what_is_no_pair_is_said():
+    exercise = Exercise(
+        "two", 1, lambda x: (x, 2 * x), lambda rng: [Case("1", {"x": np.ones(1)})], probes.state_and_cell
+    )
+    assert "entry 'cell'" in str(verdict(exercise, lambda x: [x, x])).lower()
+    for answer, came in ((lambda x: x, "a NumPy array of shape (1,), float64"), (lambda x: (), "nothing")):
+        assert f"returns {came}; expected two arrays: of the state, then of" in str(verdict(exercise, answer))
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (lambda lstm, value: None, "returns None; expected the module that it got"),
+        (
+            lambda lstm, value: copy.deepcopy(lstm),
+            "returns another module; expected the module that it got",
+        ),
+        (lambda lstm, value: lstm.float(), "is a NumPy array of shape"),
+    ],
+)
+def test_what_is_wrong_with_an_lstm_that_comes_back_is_said(answer, message):
+    assert message in str(verdict(exercises.find("forget-bias"), answer))
+
+
+def test_biases_that_are_shared_out_otherwise_are_the_same():
+    exercise = exercises.find("forget-bias")
+    for case in exercise.draw(1):
+        given = {name: tensor.numpy() for name, tensor in case.arguments["weights"].items()}
+        moved = {n: a + 1.0 if "bias_ih" in n else a - 1.0 if "bias_hh" in n else a for n, a in given.items()}
+        first, second = (probes.summed_biases(weights, case.arguments) for weights in (given, moved))
+        assert list(first) == list(second)
+        assert all(np.allclose(first[name], second[name], rtol=0, atol=1e-14) for name in first)
 
 
 def test_the_reference_for_two_directions_gives_what_a_packed_layer_gives():

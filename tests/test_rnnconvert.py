@@ -13,6 +13,9 @@ import rnncore
 from rnnconvert import CONVENTIONS
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "benchmarks"))
+import conventions  # noqa: E402
+from conventions import weights  # noqa: E402
 
 GRUS = [name for name, form in CONVENTIONS.items() if form.network == "GRU"]
 LSTMS = [name for name, form in CONVENTIONS.items() if form.network == "LSTM"]
@@ -121,25 +124,6 @@ STEPS = {
     "ONNX LSTM": lstm("iofg"),
     "TensorFlow 1 BasicLSTMCell": lstm("igfo", rows=True, forget=1.0),
 }
-
-
-def weights(name, D, H, seed=0, dtype=np.float64):
-    """Random weights as a convention has them, with resets that may be moved where it has them before the product."""
-    form, draw = CONVENTIONS[name], np.random.default_rng(seed)
-    k = len(form.blocks)
-    W_x, W_h = draw.normal(size=(k * H, D)), draw.normal(size=(k * H, H)) / H**0.5
-    b_x, b_h = draw.normal(size=(2, k * H))
-    if form.before:  # units 0 and 1 share a reset and read each other; the others read themselves alone
-        r, n = (slice(form.blocks.index(gate) * H, (form.blocks.index(gate) + 1) * H) for gate in "rn")
-        mask = np.eye(H)
-        mask[:2, :2] = 1
-        W_h[n] *= mask
-        for array in (W_x, W_h, b_x, b_h):
-            array[r][1:2] = array[r][:1]
-    if form.biases == "b_hn":
-        b_h[: 2 * H] = 0
-    arrays = (W_x.T, W_h.T) if form.rows else (W_x, W_h)
-    return [a.astype(dtype) for a in (*arrays, b_x)] + [None if form.biases == "one" else b_h.astype(dtype)]
 
 
 def run(name, x, *given):
@@ -306,9 +290,6 @@ def test_the_pages_examples_run_and_load_into_pytorch():
 
 
 def test_the_pages_table_says_what_the_conventions_are_and_what_was_measured_agrees():
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    import conventions  # noqa: PLC0415
-
     written = (ROOT / "benchmarks" / "conventions.md").read_text(encoding="utf-8")
     assert "\n".join(conventions.table()) in written
     found = dict(re.findall(r"^\| ([^|]+) \| \w+ [\d.]+ \| (\S+) \|$", written, flags=re.MULTILINE))

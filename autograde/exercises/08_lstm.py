@@ -273,15 +273,6 @@ def _loop(
     return gives(hs, cs, h0, c0)
 
 
-def _read_backwards(x, *a):
-    hs, cs = _loop(x[:, ::-1], *a)
-    return hs, cs
-
-
-def _step_with_late_state(x, h, c, W_xh, W_hh, b_h):
-    return _lstm(x, h, c, W_xh, W_hh, b_h, state=lambda o, c_next, c: o * np.tanh(c))
-
-
 ZERO = "The first step gets what the caller gives, which need not be zero. Which argument is never used?"
 
 SEQUENCE = Exercise(
@@ -332,7 +323,7 @@ SEQUENCE = Exercise(
             "Two things come before the first step. Which argument is never used?",
         ),
         "the sequence is read from its end, and the results stand in that order": M(
-            _read_backwards, "Which step comes first?"
+            lambda x, *a: _loop(x[:, ::-1], *a), "Which step comes first?"
         ),
         "the sequence is read from its end": M(
             partial(_loop, order=lambda T: range(T)[::-1]),
