@@ -2,7 +2,9 @@
 
 import datetime
 import json
+import multiprocessing
 import platform
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 import numpy as np
@@ -26,11 +28,12 @@ def options(parser, arguments, *, units, updates, seeds, every, results):
     return given
 
 
-def complete(parser, out, script, settings, wanted, run):
-    """Run what of the wanted is not in the table `out` yet.
+def complete(parser, out, script, settings, wanted, run, jobs=1):
+    """Run what of the wanted is not in the table `out` yet, `jobs` at a time, each in one thread.
 
     Each of the wanted is a dictionary with what tells its runs from others; run(**it) returns a list of runs that hold
-    it and what came of them. A table with other settings is refused.
+    it and what came of them. A table with other settings is refused. For more than one job at a time, `run` is a
+    module's own function, which other processes can import.
     """
     torch.set_num_threads(1)
     found = {"settings": settings, "runs": []}
@@ -41,12 +44,25 @@ def complete(parser, out, script, settings, wanted, run):
             parser.error(f"{out} holds runs with other settings ({there}); name another file with --out")
     done = [each.items() for each in found["runs"]]
     missing = [each for each in wanted if not any(each.items() <= one for one in done)]
-    for each in tqdm(missing, unit="run"):
-        found["runs"] += run(**each)
+    before, new = found["runs"], {}
+    for place, made in tqdm(_made(run, missing, jobs), total=len(missing), unit="run"):
+        new[place] = made
+        found["runs"] = before + [one for place in sorted(new) for one in new[place]]  # whichever came first
         found["provenance"] = provenance(script)
         lines = ",\n".join(f"  {json.dumps(one)}" for one in found["runs"])
         rest = json.dumps({name: found[name] for name in ("settings", "provenance")}, indent=1)[1:-2]
         out.write_text(f'{{{rest},\n "runs": [\n{lines}\n ]\n}}\n', "utf-8")
+
+
+def _made(run, wanted, jobs):
+    """Yield the place and the runs of each of the wanted: in order in this process, or as they come from others."""
+    if jobs == 1:
+        yield from ((place, run(**each)) for place, each in enumerate(wanted))
+        return
+    fresh = multiprocessing.get_context("spawn")  # a fork of a process that has run PyTorch may hang
+    with ProcessPoolExecutor(jobs, fresh, torch.set_num_threads, (1,)) as pool:
+        places = {pool.submit(run, **each): place for place, each in enumerate(wanted)}
+        yield from ((places[done], done.result()) for done in as_completed(places))
 
 
 def provenance(script):
