@@ -36,7 +36,7 @@ def put_inside(app, doctree):
         if not svg:
             continue
         (image,) = svg[0].findall(nodes.image)
-        path = Path(app.env.doc2path(app.env.docname)).parent / image["uri"]
+        path = Path(app.env.relfn2path(image["uri"])[1])
         drawing = inline(path.read_text("utf-8"), f"drawing-{number}", image.get("alt", ""))
         page = nodes.container(mime_type="text/html")
         page += nodes.raw("", scrolling(drawing), format="html")

@@ -39,10 +39,11 @@ class Directive(SphinxDirective):
     def run(self):
         """Return the sections; the page is read again when a chapter or the table of contents has changed."""
         self.env.note_dependency(str(Path(self.config.external_toc_path).resolve()))
-        sections = [self._section(name) for name in self.env.external_site_map if name.startswith(FOLDER)]
+        chapters = [name for name in self.env.external_site_map if name.startswith(FOLDER)]
+        sections = [self._section(name, number) for number, name in enumerate(chapters, start=1)]
         return [section for section in sections if section]
 
-    def _section(self, docname):
+    def _section(self, docname, number):
         path = self.env.doc2path(docname)
         self.env.note_dependency(path)
         title, questions = read(path)
@@ -50,9 +51,10 @@ class Directive(SphinxDirective):
             return None
         text = title.replace("`", "")
         section = nodes.section(ids=[nodes.make_id(text)], names=[nodes.fully_normalize_name(text)])
+        heading = f"{number}. {text}"
         link = pending_xref(
             "",
-            nodes.inline("", text),
+            nodes.inline("", heading),
             refdomain="std",
             reftype="doc",
             refdoc=self.env.docname,
@@ -60,6 +62,6 @@ class Directive(SphinxDirective):
             refexplicit=True,
             refwarn=True,
         )
-        section += nodes.title(text, "", link)
+        section += nodes.title(heading, "", link)
         self.state.nested_parse(StringList(questions.splitlines(), path), 0, section)
         return section
