@@ -41,7 +41,7 @@ def put_inside(app, doctree):
         page = nodes.container(mime_type="text/html")
         page += nodes.raw("", scrolling(drawing), format="html")
         bundle.children = []
-        bundle += page
+        bundle.append(page)
 
 
 def inline(svg, name, alt):
