@@ -6,6 +6,8 @@ from functools import partial
 from pathlib import Path
 
 import jupytext
+from jupyter_cache.executors.utils import single_nb_execution
+from myst_nb.core.execute import direct
 from myst_nb.core.read import is_myst_markdown_notebook
 from sphinxcontrib.bibtex.plugin import register_plugin
 from sphinxcontrib.bibtex.style.referencing import BracketStyle
@@ -48,6 +50,9 @@ def setup(app):
 def configure(app, config):
     """Let our templates go before the theme's, have our static files copied, and run every page in one environment."""
     os.environ.update(execution.ENVIRONMENT)  # of the kernels that MyST-NB starts
+    # MyST-NB breaks a line where a text happened to arrive in two pieces; nbclient puts them together if asked.
+    options = {"coalesce_streams": True, "extra_arguments": ["--log-level=ERROR"]}
+    direct.single_nb_execution = partial(single_nb_execution, **options)
     config.templates_path.insert(0, str(TEMPLATES))
     config.html_static_path.append(str(STATIC))
 

@@ -32,6 +32,7 @@ mystnb:
 ---
 import matplotlib.pyplot as plt
 import os
+import time
 
 import rnnplot
 import small
@@ -41,7 +42,9 @@ plt.plot(small.LINE);
 ```
 
 ```{code-cell} python
-print(os.environ["OMP_NUM_THREADS"], os.listdir())
+print(os.environ["OMP_NUM_THREADS"], end=" ", flush=True)
+time.sleep(0.5)  # so that the line arrives in two pieces
+print(os.listdir())
 ```
 """
 
