@@ -19,7 +19,11 @@ from publish import notebooks
 from publish.manuscript import ROOT, Fault, Faults, path_of, read
 
 # Small networks run faster on one thread, and a figure's numbers do not depend on how work was divided.
-ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
+ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "PYTHONHASHSEED": "0",
+    "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+}
 CELL_TIMEOUT = 300  # seconds
 
 # This interpreter, not whichever python3 kernel the user has installed, nor that one's settings. A warning about the
@@ -28,12 +32,8 @@ KERNEL_COMMAND = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection
 
 
 def digest(slug, root=ROOT):
-    """Return a digest of all that a chapter's outputs depend on.
-
-    That is its code cells, the modules of this project that they import, the files in data/ that either names, the
-    pinned requirements and Python's version. Prose does not count.
-    """
-    return _digest(notebooks.solved(read(path_of(slug, root)), root=root), Path(root))
+    """Return a digest of all that a chapter's outputs depend on, see `digest_of`."""
+    return digest_of(notebooks.solved(read(path_of(slug, root)), root=root), Path(root))
 
 
 def executed(slug, root=ROOT):
@@ -46,7 +46,7 @@ def executed(slug, root=ROOT):
     root = Path(root)
     manuscript = read(path_of(slug, root))
     notebook = notebooks.solved(manuscript, root=root)
-    kept = root / "_build" / "executed" / f"{slug}.{_digest(notebook, root)}.ipynb"
+    kept = root / "_build" / "executed" / f"{slug}.{digest_of(notebook, root)}.ipynb"
     if kept.is_file():
         run = nbformat.read(kept, as_version=4)
         for cell, ran in zip(_code(notebook), _code(run), strict=True):  # in order: ids change with the prose around
@@ -66,7 +66,12 @@ def _code(notebook):
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
-def _digest(notebook, root):
+def digest_of(notebook, root):
+    """Return a digest of all that a notebook's outputs depend on.
+
+    That is its code cells, the modules of this project that they import, the files in data/ that either names, the
+    pinned requirements and Python's version. Prose does not count.
+    """
     sources = [cell.source for cell in _code(notebook)]
     imported = _imported(sources, root)
     readers = [*sources, *(path.read_text(encoding="utf-8") for path in imported)]
@@ -130,9 +135,8 @@ def _run(notebook, manuscript):
         )
         kernel = client.create_kernel_manager().kernel_spec
         kernel.argv, kernel.env = KERNEL_COMMAND, {}
-        own = {"MPLBACKEND": "module://matplotlib_inline.backend_inline", "IPYTHONDIR": settings}
         try:
-            client.execute(env={**os.environ, **ENVIRONMENT, **own})
+            client.execute(env={**os.environ, **ENVIRONMENT, "IPYTHONDIR": settings})
         except CellExecutionError as error:
             raise _fault(manuscript, current, f"the cell raises {error.ename}: {error.evalue}") from None
         except CellTimeoutError:

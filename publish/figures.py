@@ -1,7 +1,14 @@
-"""Puts a drawing (matplotlib's SVG) inside a page, where it takes the page's ink, paper and font."""
+"""Puts a drawing (matplotlib's SVG) inside a page, where it takes the page's ink, paper and font.
+
+`reader` does so with a chapter's drawings. As a Sphinx extension this module does so with those of the pages that
+MyST-NB runs itself.
+"""
 
 import re
+from pathlib import Path
 from xml.etree import ElementTree
+
+from docutils import nodes
 
 INK = "#1f2328"  # rnnplot.INK and rnnplot.PAPER, not imported: that would load matplotlib for two constants
 PAPER = "#ffffff"
@@ -12,6 +19,29 @@ DROPPED = {"metadata", "script", "style", "title"}
 HREF = "{http://www.w3.org/1999/xlink}href"
 URL = re.compile(r"url\(#([^)]+)\)")
 FONT = re.compile(r"(\bfont:[^;]*?[\d.]+px) [^;]+")
+
+
+def setup(app):
+    """Register the extension with Sphinx."""
+    # before Sphinx looks for the images that a page needs copied, which is at 500
+    app.connect("doctree-read", put_inside, priority=400)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def put_inside(app, doctree):
+    """Replace the SVG files that MyST-NB has made of a page's drawings by the drawings themselves."""
+    bundles = [node for node in doctree.findall(nodes.container) if node.get("nb_element") == "mime_bundle"]
+    for number, bundle in enumerate(bundles):
+        svg = [node for node in bundle if node.get("mime_type") == "image/svg+xml"]
+        if not svg:
+            continue
+        (image,) = svg[0].findall(nodes.image)
+        path = Path(app.env.relfn2path(image["uri"])[1])
+        drawing = inline(path.read_text("utf-8"), f"drawing-{number}", image.get("alt", ""))
+        page = nodes.container(mime_type="text/html")
+        page += nodes.raw("", scrolling(drawing), format="html")
+        bundle.children = []
+        bundle.append(page)
 
 
 def inline(svg, name, alt):

@@ -1,18 +1,23 @@
 """The Sphinx extension of the book: which pages are outdated, and what the theme leaves undone."""
 
+import os
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+import jupytext
+from jupyter_cache.executors.utils import single_nb_execution
+from myst_nb.core.execute import direct
+from myst_nb.core.read import is_myst_markdown_notebook
 from sphinxcontrib.bibtex.plugin import register_plugin
 from sphinxcontrib.bibtex.style.referencing import BracketStyle
 from sphinxcontrib.bibtex.style.referencing.author_year import AuthorYearReferenceStyle
 
-from publish import reader
+from publish import execution, reader
 
 KEY = "recurrence_ingredients"
 # what every page goes through
-MODULES = ("pages.py", "movable.py", "selfcheck.py", "selfcheck_page.py", "doors.py", "previews.py")
+MODULES = ("pages.py", "movable.py", "selfcheck.py", "selfcheck_page.py", "doors.py", "previews.py", "figures.py")
 TEMPLATES = Path(__file__).with_name("templates")
 STATIC = Path(__file__).with_name("static")  # scripts; the stylesheet in _static/ is every page's
 
@@ -43,7 +48,11 @@ def setup(app):
 
 
 def configure(app, config):
-    """Let our templates go before the theme's, and have our static files copied."""
+    """Let our templates go before the theme's, have our static files copied, and run every page in one environment."""
+    os.environ.update(execution.ENVIRONMENT)  # of the kernels that MyST-NB starts
+    # MyST-NB breaks a line where a text happened to arrive in two pieces; nbclient puts them together if asked.
+    options = {"coalesce_streams": True, "extra_arguments": ["--log-level=ERROR"]}
+    direct.single_nb_execution = partial(single_nb_execution, **options)
     config.templates_path.insert(0, str(TEMPLATES))
     config.html_static_path.append(str(STATIC))
 
@@ -73,6 +82,9 @@ def _ingredients(env, docname):
     own = [(root / "publish" / name).read_text("utf-8") for name in MODULES]
     if path.suffix == ".ipynb":
         return [*own, reader.ingredients(path.read_text("utf-8"), root)]
+    text = path.read_text("utf-8")
+    if is_myst_markdown_notebook(text):  # MyST-NB runs it whenever it is read
+        own.append(execution.digest_of(jupytext.reads(text, "md:myst"), root))
     # Sphinx copies style sheets and scripts only when it writes some page: let the front page be that one.
     files = [*sorted((root / "_static").glob("*.css")), *sorted((root / "publish" / "static").iterdir())]
     return own + [path.read_text("utf-8") for path in files if docname == env.config.root_doc]

@@ -19,7 +19,6 @@ COMMON = (
     "references.bib",
     "appendices/glossary.md",
     "publish/reader.py",
-    "publish/figures.py",
 )
 
 

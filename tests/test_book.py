@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TOC = yaml.safe_load((ROOT / "_toc.yml").read_text("utf-8"))
 CHAPTERS = [entry["file"] for part in TOC["parts"] for entry in part["chapters"] if "chapters/" in entry["file"]]
 OTHERS = [entry["file"] for part in TOC["parts"] for entry in part["chapters"] if entry["file"] not in CHAPTERS]
+COMPUTED = [name for name in OTHERS if "execution_mode: force" in (ROOT / f"{name}.md").read_text("utf-8")]
 PAGES = [*CHAPTERS, TOC["root"], *OTHERS, "search"]  # the chapters first: `every` goes by a page's place in its list
 SOLVED = [page for page in CHAPTERS if (ROOT / "solutions" / f"{Path(page).name}.md").is_file()]
 ANSWERS = leaks.answers(ROOT)
@@ -87,7 +88,7 @@ def test_axe_finds_no_faint_text(looked_at, name, mode):
     assert barriers(looked_at(name, mode).page, code, rest=False) == []
 
 
-@every(CHAPTERS)
+@every([*CHAPTERS, *COMPUTED])
 def test_mathematics_is_typeset_and_code_and_outputs_fit_their_boxes(looked_at, name):
     page = looked_at(name).page
     assert page.locator("mjx-container").count() == page.locator(".math").count() > 0
@@ -99,14 +100,14 @@ def test_mathematics_is_typeset_and_code_and_outputs_fit_their_boxes(looked_at, 
     assert page.locator(".cell_input pre, .cell_output pre").evaluate_all(wide) == []
 
 
-@every(CHAPTERS)
+@every([*CHAPTERS, *COMPUTED])
 @pytest.mark.parametrize("mode", ["light", "dark"])
 def test_code_and_outputs_stand_out_from_the_page(looked_at, name, mode):
     contrast, text = looked_at(name, mode).page.evaluate(CONTRAST, ".cell, div.exercise, figure")
     assert contrast >= 4.5, f"{text!r} has a contrast of {contrast:.2f}"
 
 
-@every(CHAPTERS)
+@every([*CHAPTERS, *COMPUTED])
 def test_every_drawing_says_what_it_shows(looked_at, name):
     page = looked_at(name).page
     drawings = page.locator("article svg[role=img], article img")
@@ -135,7 +136,7 @@ def test_the_page_shows_stubs_and_below_them_what_a_right_answer_gives(looked_at
     assert page.locator("figure figcaption .caption-number").count() == len(drawn)
 
 
-@every(SOLVED)
+@every([*SOLVED, *COMPUTED])
 @pytest.mark.parametrize("mode", ["light", "dark"])
 def test_outputs_take_the_page_s_ink_and_paper(looked_at, name, mode):
     page = looked_at(name, mode).page
@@ -286,8 +287,8 @@ def test_a_page_is_read_again_exactly_when_its_ingredients_changed(copy):
         core.write("\n# touched\n")
     for chapter in SOLVED:
         keep_outputs(copy, Path(chapter).name)
-    chapters_and_the_reference = len(SOLVED) + 1
-    assert f"0 added, {chapters_and_the_reference} changed, 0 removed" in build(copy)
+    chapters_appendices_and_the_reference = len(SOLVED) + len(COMPUTED) + 1
+    assert f"0 added, {chapters_appendices_and_the_reference} changed, 0 removed" in build(copy)
 
 
 def keep_outputs(copy, slug):
