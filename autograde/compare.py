@@ -97,25 +97,26 @@ def _compare_numbers(result, expected, tolerance, name):
 
 
 def _compare_arrays(result, expected, axes, tolerance, name, place):
-    wanted, kind = _shape(tuple(expected.shape), axes), "a NumPy array"
-    is_right = type(result) is np.ndarray  # a subclass may compare in its own way: a masked array equals everything
-    if is_torch_array(expected):
-        kind, is_right = "a PyTorch tensor", is_torch_array(result)
-    if not is_right:
+    of_torch = is_torch_array(expected)
+    # Of an array's subclasses none is right: they may compare in their own way, and a masked array equals everything.
+    if not (is_torch_array(result) if of_torch else type(result) is np.ndarray):
+        kind = "a PyTorch tensor" if of_torch else "a NumPy array"
+        wanted = _shape(tuple(expected.shape), axes)
         return Difference("type", f"{name} is {_came(result)}; expected {kind} of shape {wanted}")
     if result.shape != expected.shape:
+        wanted = _shape(tuple(expected.shape), axes)
         return Difference("shape", f"{name} has shape {tuple(result.shape)}; expected {wanted}")
     if result.dtype != expected.dtype:
         came, asked = (str(array.dtype).removeprefix("torch.") for array in (result, expected))
         return Difference("dtype", f"{name} has dtype {came}; expected {asked}")
-    if is_torch_array(expected):
+    if of_torch:
         result, expected = (array.detach().cpu().numpy() for array in (result, expected))
     error = np.abs(result - expected)
-    scale = max(1.0, float(np.max(np.abs(expected), initial=0.0)))
+    scale = max(1.0, float(np.abs(expected).max(initial=0.0)))
     wrong = ~(error <= tolerance * scale)  # written so that NaN is wrong
     if not wrong.any():
         return None
-    first = tuple(int(i) for i in np.argwhere(wrong)[0])
+    first = tuple(map(int, np.unravel_index(wrong.argmax(), wrong.shape)))
     where = f" {place(first)}" if place else f"[{', '.join(map(str, first))}]" if first else ""
     text = f"{name}{where} is {_side_by_side(result[first], expected[first])}"
     if expected.size > 1:

@@ -4,7 +4,7 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from autograde.attempt import NOT_RUN, attempts
+from autograde.attempt import NOT_RUN, attempting
 from autograde.compare import compare, named, numbers
 from autograde.exercise import PUBLIC_SEED
 from autograde.feedback import Note, Outcome, Verdict
@@ -77,24 +77,22 @@ def misconceptions_of(exercise, found, seed=PUBLIC_SEED):
     Where both raise, the kind of exception must be the same; but at least one case in which the answer is wrong must
     have a result, since exceptions alone say little.
     """
-    expected = _expected(exercise, seed)
-    return [
-        name
-        for name in exercise.misconceptions
-        if _fits(exercise, found, _of_misconception(exercise, name, seed), expected)
-    ]
+    pairs = zip(found, _expected(exercise, seed), strict=False)
+    if not any(not mine.kind and (mine.changed or _difference(exercise, mine, right)) for mine, right in pairs):
+        return []
+
+    def fits(name):
+        theirs = (_of_misconception(exercise, name, seed, k) for k in range(len(exercise.draw(seed))))
+        return all(map(partial(_alike, exercise), found, theirs))  # most differ in the first case, and run in no other
+
+    return [name for name in exercise.misconceptions if fits(name)]
 
 
-def _fits(exercise, found, theirs, expected):
-    telling = False
-    for mine, other, right in zip(found, theirs, expected, strict=False):
-        if mine.kind != other.kind or mine.changed != other.changed:
-            return False
-        if not mine.kind:
-            if _difference(exercise, mine, other.result):
-                return False
-            telling = telling or bool(mine.changed) or _difference(exercise, mine, right) is not None
-    return telling
+def _alike(exercise, mine, other):
+    """Tell whether the same came of a case in both attempts."""
+    if mine.kind != other.kind or mine.changed != other.changed:
+        return False
+    return bool(mine.kind) or _difference(exercise, mine, other.result) is None
 
 
 @lru_cache(maxsize=128)
@@ -103,10 +101,12 @@ def _expected(exercise, seed):
     return [exercise.try_out(exercise.reference, case.arguments) for case in exercise.draw(seed)]
 
 
-@lru_cache(maxsize=1024)
-def _of_misconception(exercise, name, seed):
-    with np.errstate(all="ignore"):
-        return attempts(exercise.try_out, exercise.misconceptions[name].implementation, exercise.draw(seed))
+@lru_cache(maxsize=8192)
+def _of_misconception(exercise, name, seed, k):
+    """Return the attempt of a misconception at a seed's case k; kept, because another wrong answer asks for it."""
+    wrong = exercise.misconceptions[name].implementation
+    with np.errstate(all="ignore"), attempting(exercise.try_out, wrong) as attempt:
+        return attempt(exercise.draw(seed)[k].arguments)
 
 
 def _difference(exercise, attempt, expected, case=None):

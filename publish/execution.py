@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import cache
 from pathlib import Path
 
 import nbformat
@@ -99,6 +100,7 @@ def _imported(sources, root):
     return sorted(files)
 
 
+@cache  # chapters import the same modules, and a build asks for each chapter's digest three times
 def _modules(source):
     """Return the top-level modules that a piece of Python imports."""
     nodes = list(ast.walk(ast.parse(source)))

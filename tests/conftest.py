@@ -13,6 +13,7 @@ LONGEST = (
     "test_student_edition",
     "test_book",
     "test_nbgraders_own_tests",
+    "test_exercises_are_fair",
     "test_nbgrader_round_trip",
     "test_three_doors",
 )

@@ -22,29 +22,12 @@ from autograde.exercise import Case, Exercise, Misconception
 from autograde.probes import call
 
 CHECKED = [exercises.find(name) for name in exercises.checked()]
-MISTAKES = [(exercise, name) for exercise in CHECKED for name in exercise.misconceptions]
 STEP, SEQUENCE = exercises.find("rnn-step"), exercises.find("rnn-sequence")
 
 
 def names_for(exercise, answer, seed=0):
     with captured(), np.errstate(all="ignore"):
         return misconceptions_of(exercise, attempts(exercise.try_out, answer, exercise.draw(seed)), seed)
-
-
-@pytest.mark.parametrize(("exercise", "name"), MISTAKES, ids=[f"{e.id}: {name}" for e, name in MISTAKES])
-def test_a_misconception_is_named_alone_with_its_advice_and_loses_points_alike_for_every_seed(exercise, name):
-    wrong, scores = exercise.misconceptions[name], set()
-    for seed in range(20):
-        with captured(), np.errstate(all="ignore"):
-            found = diagnose.judge(exercise, diagnose._of_misconception(exercise, name, seed), seed)
-        assert found.named == (name,)
-        scores.add(found.score)
-    assert len(scores) == 1
-    assert scores.pop() < exercise.points
-    text = str(verdict(exercise, wrong.implementation))  # run once more
-    assert f"your result is what one gets when {name}." in text
-    assert wrong.advice in text
-    assert exercise.section in text
 
 
 def test_misconceptions_that_give_the_same_numbers_are_reported_as_one():
@@ -267,13 +250,9 @@ def test_an_argument_that_is_changed_in_place_is_named_beside_another_mistake_to
     assert "Besides: your code changes x in place" in str(check("rnn-step", both))
 
 
-def test_a_right_answer_reads_in_two_lines_and_the_answer_is_never_shown():
+def test_a_right_answer_reads_in_two_lines():
     text = str(check("rnn-step", lambda *a: np.tanh(step(*a))))
     assert len(text.splitlines()) == 2
-    for exercise, name in MISTAKES:
-        shown = str(verdict(exercise, exercise.misconceptions[name].implementation))
-        assert "@" not in shown
-        assert "np." not in shown
 
 
 # What an exercise forbids.

@@ -28,7 +28,8 @@ SLOW = (  # which build modules and run PyTorch's operations, or whose answers a
     probes.lstm_returned,
     probes.predictions,
 )
-MISTAKES = [(e, name) for e in CHECKED if e.probe not in SLOW for name in e.misconceptions]  # test_diagnose has all
+NAMED = 20  # seeds for which a mistake is looked for by name
+MISTAKES = [(exercise, name) for exercise in CHECKED for name in exercise.misconceptions]
 
 everywhere = pytest.mark.parametrize("exercise", CHECKED, ids=IDS)
 
@@ -107,13 +108,30 @@ def test_the_reference_passes_for_every_seed(exercise):
 
 
 @pytest.mark.parametrize(("exercise", "name"), MISTAKES, ids=[f"{e.id}: {name}" for e, name in MISTAKES])
-def test_a_misconception_loses_points_and_alike_for_a_hundred_seeds(exercise, name, monkeypatch):
-    for slow in ("misconceptions_of", "_numbers", "_first_step"):  # which say what is wrong; tested by themselves
-        monkeypatch.setattr(diagnose, slow, lambda *a: [])
-    wrong = exercise.misconceptions[name].implementation
-    with captured(), attempting(exercise.try_out, wrong) as attempt:
-        drawn = {seed: [attempt(case.arguments) for case in exercise.draw(seed)] for seed in SEEDS}
-        scores = {judge(exercise, [*found, found[0]], seed).score for seed, found in drawn.items()}
+def test_a_misconception_is_named_alone_with_its_advice_and_loses_points_alike_for_every_seed(
+    exercise, name, monkeypatch
+):
+    wrong = exercise.misconceptions[name]
+    shown = verdict(exercise, wrong.implementation)
+    text, scores = str(shown), {shown.score}
+    assert f"your result is what one gets when {name}." in text
+    assert wrong.advice in text
+    assert exercise.section in text
+    assert "@" not in text and "np." not in text, "an answer is shown"
+    with captured(), np.errstate(all="ignore"), attempting(exercise.try_out, wrong.implementation) as attempt:
+
+        def judged(seed, attempts):
+            return judge(exercise, [*attempts, attempts[0]], seed)
+
+        for seed in SEEDS[:NAMED]:
+            cases = range(len(exercise.draw(seed)))  # each is run once, here and for the other mistakes
+            found = judged(seed, [diagnose._of_misconception(exercise, name, seed, k) for k in cases])
+            assert found.named == (name,)
+            scores.add(found.score)
+        for slow in ("misconceptions_of", "_numbers", "_first_step"):  # which say what is wrong, as they did above
+            monkeypatch.setattr(diagnose, slow, lambda *a: [])
+        for seed in () if exercise.probe in SLOW else SEEDS[NAMED:]:
+            scores.add(judged(seed, [attempt(case.arguments) for case in exercise.draw(seed)]).score)
     assert len(scores) == 1
     assert scores.pop() < exercise.points
 

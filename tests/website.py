@@ -34,9 +34,9 @@ def barriers(page, context=None, contrast=True, rest=True):
     return [f"{rule['id']}: {node['html'][:120]}" for rule in found["violations"] for node in rule["nodes"]]
 
 
-def build(root):
-    """Build the book of a copy of the project with the copy's own modules; return what was printed."""
-    command = [Path(sys.executable).with_name("jupyter-book"), "build", ".", "-W", "-n", "--keep-going"]
+def build(root, inside=()):
+    """Build the book of a project with its own modules, inside of another command; return what was printed."""
+    command = [*inside, Path(sys.executable).with_name("jupyter-book"), "build", ".", "-W", "-n", "--keep-going"]
     done = subprocess.run(
         command,
         cwd=root,
