@@ -2,7 +2,7 @@
 
 Times are medians in milliseconds over rounds in which every network has its turn, so that whatever else the machine
 does falls on all of them. The memory is what the forward pass keeps for the backward pass. `python -m experiments.cost`
-writes data/cost.json, in about two minutes; leave the machine alone meanwhile.
+writes data/cost.json within half a minute; leave the machine alone meanwhile.
 """
 
 import argparse

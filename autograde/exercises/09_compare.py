@@ -1,4 +1,4 @@
-"""Chapter 9: sizes of equal cost, the best learning rate, a report on a few runs, and two units seed by seed."""
+"""Chapter 9: sizes of equal cost, the best learning rate, a report on a few runs, and two models seed by seed."""
 
 from functools import partial
 
@@ -136,13 +136,13 @@ MATCHED_SIZES = Exercise(
             partial(_sized, count=lambda blocks, D, C, H: H * (D + H + 2) + C * (H + 1)),
             "Which argument is never used?",
         ),
-        "every unit is counted with four blocks": M(
+        "every network is counted with four blocks": M(
             partial(_sized, count=lambda blocks, D, C, H: 4 * H * (D + H + 2) + C * (H + 1)),
-            "Units differ in the number of their blocks, and yours comes as an argument.",
+            "Networks differ in the number of their blocks, and yours comes as an argument.",
         ),
-        "every unit is counted with three blocks": M(
+        "every network is counted with three blocks": M(
             partial(_sized, count=lambda blocks, D, C, H: 3 * H * (D + H + 2) + C * (H + 1)),
-            "Units differ in the number of their blocks, and yours comes as an argument.",
+            "Networks differ in the number of their blocks, and yours comes as an argument.",
         ),
         "the weights of the input are left out": M(
             partial(_sized, count=lambda blocks, D, C, H: blocks * H * (H + 2) + C * (H + 1)),
@@ -584,10 +584,10 @@ def _swapped(ours, theirs):
     return _compared(theirs, ours)
 
 
-PAIRS = "The same seed gave both units the same data. Which error of theirs belongs to the first of ours?"
+PAIRS = "The same seed gave both models the same data. Which error of theirs belongs to the first of ours?"
 TIES = "A seed at which both err alike speaks for nobody. Where does it count in your code?"
 SIGN = "A negative difference is to say that ours errs less, and a win is a seed at which it does."
-SIDES = "Before the runs you could not know which unit would win. Which outcomes are as surprising as yours?"
+SIDES = "Before the runs you could not know which model would win. Which outcomes are as surprising as yours?"
 TAIL = "Which numbers of wins would have been at least as surprising as yours?"
 
 COMPARE_PAIRED = Exercise(
