@@ -138,8 +138,8 @@ class TCN(nn.Module):
     def forward(self, x):
         """Return what the last layer gives at every step, x (B, T, D) -> (B, T, channels)."""
         x = x.mT
-        for layer in self.layers:
-            y = F.relu(layer(F.pad(x, (2 * layer.dilation[0], 0))))
+        for causal in self.layers:
+            y = F.relu(causal(F.pad(x, (2 * causal.dilation[0], 0))))
             x = x + y if x.shape == y.shape else y
         return x.mT
 
