@@ -61,13 +61,17 @@ def test_points_are_positive_whole_numbers():
     assert all(type(exercise.points) is int and exercise.points > 0 for exercise in EVERY)
 
 
+DIVERGED = ("best-rate", "validation")  # where numbers that are none are what the exercise is about
+
+
 def test_every_array_of_a_case_is_finite_and_float64_or_whole_numbers():
     for exercise in EVERY:
         for case in exercise.draw() if isinstance(exercise, Exercise) else ():
             for name, value in case.arguments.items():
                 if isinstance(value, np.ndarray):
                     assert value.dtype in (np.float64, np.int64), (exercise.id, case.label, name)
-                    assert np.isfinite(value).all(), (exercise.id, case.label, name)
+                    finite = np.isfinite(value).all() or (exercise.id, name) == DIVERGED
+                    assert finite, (exercise.id, case.label, name)
 
 
 def test_drawn_recurrent_weights_contract_with_the_gain_that_is_asked():
