@@ -22,12 +22,12 @@ from torch import nn
 from torch.nn import functional as F
 
 import rnncore
-from experiments import runs, tasks
-from experiments.reach import reach
+from experiments import reach, runs, tasks
 
 RESULTS = Path(__file__).resolve().parent.parent / "data" / "compare.json"
 UNITS = ["linear", "TCN", "tanh RNN", "IRNN", "GRU", "LSTM"]
-RECURRENT = {"tanh RNN": (rnncore.RNN, 1), "IRNN": (rnncore.RNN, 1), "GRU": (rnncore.GRU, 3), "LSTM": (rnncore.LSTM, 4)}
+STARTS = {"tanh RNN": "RNN", "IRNN": "identity, ReLU", "GRU": "GRU", "LSTM": "LSTM, f 1"}  # as reach.py names them
+BLOCKS = {"tanh RNN": 1, "IRNN": 1, "GRU": 3, "LSTM": 4}
 PARAMETERS = {"digits": 5000, "characters": 10000, "adding 50": 5000, "copy": 5000, "adding 200": 5000}
 UPDATES = {"digits": 1500, "characters": 1500, "adding 50": 800, "copy": 3000, "adding 200": 1000}
 RATES = [0.001, 0.003, 0.01, 0.03, 0.1]
@@ -94,15 +94,8 @@ class Network(nn.Module):
         if kind == "TCN":
             self.layer = TCN(task.D, self.H, task.window)
         else:
-            relu = {"nonlinearity": "relu"} if kind == "IRNN" else {}
-            self.layer = RECURRENT[kind][0](task.D, self.H, batch_first=True, **relu)
+            self.layer = reach.network(STARTS[kind], task.D, self.H)
         self.readout = nn.Linear(self.H, task.C)
-        if kind == "LSTM":
-            rnncore.set_forget_bias_(self.layer, 1.0)
-        elif kind == "IRNN":
-            rnncore.identity_(self.layer.weight_hh_l0)
-            nn.init.zeros_(self.layer.bias_ih_l0)
-            nn.init.zeros_(self.layer.bias_hh_l0)
 
     def forward(self, x):
         """Return the scores."""
@@ -153,7 +146,7 @@ def parameters(unit, task, H):
     """Return how many numbers a network of H units or channels learns."""
     if unit == "TCN":
         return H * (3 * task.D + 1) + (levels(task.window) - 1) * H * (3 * H + 1) + task.C * (H + 1)
-    return RECURRENT[unit][1] * H * (task.D + H + 2) + task.C * (H + 1)
+    return BLOCKS[unit] * H * (task.D + H + 2) + task.C * (H + 1)
 
 
 def best_size(unit, task, budget):
@@ -208,7 +201,7 @@ def reached(network, task):
     if not isinstance(network.layer, rnncore.RNN | rnncore.GRU | rnncore.LSTM):
         return None
     row = torch.randn(network.H, generator=tasks.seeded(0))
-    found = reach(network.layer, task.valid[0][:64], lambda h: (h @ row).sum())
+    found = reach.reach(network.layer, task.valid[0][:64], lambda h: (h @ row).sum())
     return found if math.isfinite(found) else None
 
 
