@@ -19,14 +19,17 @@ from autograde.release import ROOT, release
 
 MARK = ".sample.json"  # says that a folder is ours to replace, and what it was made from
 
-RIGHT, BLANK, WARNING, RAISING = "ada", "blaise", "chen", "dora"
+RIGHT, BLANK, WARNING, RAISING = SPECIAL = "ada", "blaise", "chen", "dora"
 MISTAKEN = ["emmy", "farid", "grace", "hiro", "ines", "jonas", "kofi", "lena", "mira"]
+STUDENTS = len(SPECIAL) + len(MISTAKEN)
 
 
-def sample(folder, root=ROOT, say=print):
+def sample(folder, root=ROOT, say=print, students=STUDENTS):
     """Make the sample course in a folder, unless it stands there already; return what it scored.
 
-    That is {chapter: {student: {"score", "of", "cells", "problem"}}}, as in `classroom.Graded`.
+    That is {chapter: {student: {"score", "of", "cells", "problem"}}}, as in `classroom.Graded`. Of the students one
+    answers right, one not at all, one with a warning, one with an error; each of the others makes a mistake in every
+    exercise, the first of them its first misconception and so on.
 
     Raises `Problem` when the folder holds something that is not a sample course.
     """
@@ -34,7 +37,7 @@ def sample(folder, root=ROOT, say=print):
     mark = folder / MARK
     if folder.exists() and any(folder.iterdir()) and not mark.is_file():
         raise Problem(f"{folder} is not empty and is no sample course; choose another folder or empty it")
-    made_from = _digest(root)
+    made_from = f"{_digest(root)} for {students}"
     if mark.is_file():
         known = json.loads(mark.read_text(encoding="utf-8"))
         if known.get("made_from") == made_from:
@@ -45,9 +48,9 @@ def sample(folder, root=ROOT, say=print):
     mark.write_text("{}\n", encoding="utf-8")
     course, scores = Course(folder), {}
     for slug in sorted(path.name for path in (root / "_build" / "source").glob("*")):
-        say(f"sample: releasing {slug} and handing it in for {len(MISTAKEN) + 4} invented students")
+        say(f"sample: releasing {slug} and handing it in for {students} invented students")
         release(course, slug, root)
-        hand_in(course, slug)
+        hand_in(course, slug, students)
         missing = sandbox.missing()
         if missing:
             say(f"sample: grading without confinement, the class's code being this project's own. {missing}")
@@ -58,12 +61,12 @@ def sample(folder, root=ROOT, say=print):
     return scores
 
 
-def hand_in(course, slug):
+def hand_in(course, slug, students=STUDENTS):
     """Put the invented class's submissions of a chapter into a course."""
     released = (course.root / "release" / slug / f"{slug}.ipynb").read_text(encoding="utf-8")
     solved = nbformat.read(course.root / "source" / slug / f"{slug}.ipynb", as_version=4)
     right = {cell.id: cell.source for cell in solved.cells if cell.metadata.get("nbgrader", {}).get("solution")}
-    for student, answers in answers_of_the_class(slug, right).items():
+    for student, answers in answers_of_the_class(slug, right, students).items():
         notebook = nbformat.reads(released, as_version=4)
         for cell in notebook.cells:
             if cell.id in answers:
@@ -73,7 +76,7 @@ def hand_in(course, slug):
         nbformat.write(notebook, path)
 
 
-def answers_of_the_class(slug, right):
+def answers_of_the_class(slug, right, students=STUDENTS):
     """Return {student: {id of an answer cell: its source}}; right maps the same ids to the right answers."""
     checked = {name: e for name, e in exercises.load(slug).items() if hasattr(e, "reference")}
     first = next(iter(checked))
@@ -85,7 +88,9 @@ def answers_of_the_class(slug, right):
         WARNING: right | {first: right[first] + loud},
         RAISING: right | {first: broken},
     }
-    for number, student in enumerate(MISTAKEN):
+    for number in range(students - len(SPECIAL)):
+        turn, place = divmod(number, len(MISTAKEN))
+        student = MISTAKEN[place] + (f"-{turn + 1}" if turn else "")
         answers[student] = dict(right)
         for name, exercise in checked.items():
             mistakes = [misconception.implementation for misconception in exercise.misconceptions.values()]
