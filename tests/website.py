@@ -9,6 +9,8 @@ from pathlib import Path
 
 from axe_playwright_python.sync_playwright import Axe
 
+MATHEMATICS = "tex-mml-chtml.js"  # MathJax, which takes most of the time that a page needs to open
+
 
 @dataclass
 class Visit:
@@ -56,10 +58,12 @@ class Visitor:
     def __init__(self, book, browser):
         self.book, self.browser, self.contexts = book, browser, []
 
-    def __call__(self, name, mode="light", width=1280, **options):
-        """Return the `Visit` of a page; options are those of a new browser context."""
+    def __call__(self, name, mode="light", width=1280, without="", **options):
+        """Return the `Visit` of a page, `without` a script if one is named; options are those of a browser context."""
         context = self.browser.new_context(viewport={"width": width, "height": 900}, color_scheme=mode, **options)
         self.contexts.append(context)
+        if without:
+            context.route(f"**/{without}*", lambda route: route.abort())
         seen = Visit(context.new_page(), [], [])
         seen.page.on("request", lambda request: seen.requests.append(request.url))
         seen.page.on("pageerror", lambda error: seen.errors.append(str(error)))

@@ -9,6 +9,8 @@
   article.append(tip);
   let shown = null; // the link whose preview is open
   let timer;
+  let pointer; // the last event that told where it is
+  let dismissed; // the one before Escape: until the pointer moves, what comes to lie under it opens nothing
 
   // What is shown of a target on this page: a copy that is only looked at. publish/previews.py does the same.
   const still = (part) => {
@@ -99,6 +101,7 @@
     link.removeAttribute("title"); // the browser's own tip would lie over this one
     link.addEventListener("pointerenter", (event) => {
       if (event.pointerType === "touch") return; // a tap follows the link, as anywhere
+      if (dismissed?.clientX === event.clientX && dismissed.clientY === event.clientY) return;
       clearTimeout(timer);
       timer = setTimeout(() => show(link), 150);
     });
@@ -108,7 +111,12 @@
     link.addEventListener("click", hide);
   }
   tip.addEventListener("pointerleave", leave);
-  addEventListener("keydown", (event) => event.key === "Escape" && hide());
+  addEventListener("pointermove", (event) => (pointer = event), { passive: true });
+  addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    dismissed = pointer;
+    hide();
+  });
   addEventListener("scroll", () => !tip.hidden && place(), { passive: true, capture: true });
   addEventListener("resize", () => !tip.hidden && place());
 })();
