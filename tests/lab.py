@@ -134,6 +134,10 @@ class Lab:
         self.outside = []
         self.context.route(re.compile(r"^https?://(?!127\.0\.0\.1[:/])"), self._refuse)
         self.page = self.context.new_page()
+        self.go_to(address)
+
+    def go_to(self, address):
+        """Open JupyterLab at an address and wait until it can be used."""
         self.page.goto(address)
         self.page.get_by_role("menuitem", name="Nbgrader").wait_for()
 

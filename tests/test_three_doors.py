@@ -149,16 +149,16 @@ def test_every_cell_of_the_other_chapters_is_rendered_too(browser, root, tmp_pat
     home, folder = tmp_path / "student", tmp_path / "chapters"
     home.mkdir()
     shutil.copytree(root / "chapters", folder)
-    with lab.server(folder, home, root) as address:
+    with lab.server(folder, home, root) as address, lab.Student(browser, address) as student:
         for slug in manuscript.slugs():
             if slug == SLUG:
                 continue
-            place = address.replace("/lab?", f"/lab/workspaces/{slug}/tree/{slug}.ipynb?")  # nothing else is open there
-            with lab.Student(browser, place) as student:
-                for cell in student.opened(folder / f"{slug}.ipynb"):
-                    if cell.cell_type == "markdown":
-                        look(student, cell)
-                assert student.outside == []
+            # a workspace in which nothing else is open
+            student.go_to(address.replace("/lab?", f"/lab/workspaces/{slug}/tree/{slug}.ipynb?"))
+            for cell in student.opened(folder / f"{slug}.ipynb"):
+                if cell.cell_type == "markdown":
+                    look(student, cell)
+        assert student.outside == []
 
 
 def look(student, cell):
