@@ -9,13 +9,21 @@ from filelock import FileLock
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = {"bwrap": "bubblewrap"}  # the others are named as their programs
+# What takes longest comes first: at the end it would run alone, beside an idle process. The first group of pages builds
+# the book, for which the others would have to wait.
 LONGEST = (
     "test_student_edition",
-    "test_book",
+    "pages 1",
     "test_nbgraders_own_tests",
     "test_exercises_are_fair",
     "test_nbgrader_round_trip",
-    "test_three_doors",
+    "test_cli",
+    "doors to other chapters",
+    "pages 2",
+    "doors of a student",
+    "pages 3",
+    "outputs of 07_gru",
+    "outputs of 04_training",
 )
 NO_SKIP = os.environ.get("CI") == "true" and (ROOT / "solutions").is_dir()
 
@@ -79,9 +87,14 @@ def visit(book, browser):
     visitor.close()
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Begin with the files that take longest: at the end one of them would run alone, beside an idle process."""
-    items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
+    """Let the tests of a file run in one process, but for those that name a group of their own; the longest first."""
+    for item in items:
+        if not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+    groups = {item: item.get_closest_marker("xdist_group").args[0] for item in items}
+    items.sort(key=lambda item: LONGEST.index(groups[item]) if groups[item] in LONGEST else len(LONGEST))
 
 
 @pytest.hookimpl(wrapper=True)

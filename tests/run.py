@@ -23,12 +23,12 @@ CHECKS = {
     "style": ("ruff", "check", "."),
     "layout": ("ruff", "format", "--check", "."),
     "notebooks": ("publish", "--check"),
-    # Three files at a time, in our order: most tests wait for a process of theirs, and few files can be cut in two.
+    # Three groups of tests at a time, in our order: most tests wait for a process of theirs.
     "tests": (
         "pytest",
         "--verbose",
         "--numprocesses=3",
-        "--dist=loadfile",
+        "--dist=loadgroup",
         "--no-loadscope-reorder",
         f"--junitxml={REPORT}",
     ),

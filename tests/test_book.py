@@ -31,8 +31,12 @@ CONTRAST = Path(__file__).with_name("contrast.js").read_text("utf-8")
 
 
 def every(pages):
-    """Run a test for each of these pages, one page after the other, so that `looked_at` opens each but once."""
-    return pytest.mark.parametrize("name", pages, scope="module")
+    """Run a test for each of these pages, one page after the other, so that `looked_at` opens each but once.
+
+    Three processes can share the pages.
+    """
+    shares = [pytest.param(page, marks=pytest.mark.xdist_group(f"pages {1 + PAGES.index(page) % 3}")) for page in pages]
+    return pytest.mark.parametrize("name", shares, scope="module")
 
 
 @pytest.fixture(scope="module")

@@ -157,7 +157,9 @@ def test_every_chapter_runs_to_the_end_with_full_points(slug):
             assert result.data["text/plain"] == repr(float(definitions[cell.id.removesuffix("-check")].points))
 
 
-@pytest.mark.parametrize("slug", manuscript.slugs())
+@pytest.mark.parametrize(
+    "slug", [pytest.param(slug, marks=pytest.mark.xdist_group(f"outputs of {slug}")) for slug in manuscript.slugs()]
+)
 def test_a_chapter_gives_the_same_outputs_every_time_but_for_measured_times(slug, root):
     kept = execution.executed(slug)
     again = notebooks.solved(manuscript.read(manuscript.path_of(slug)))

@@ -57,6 +57,7 @@ def mistaken(course):
     return lab.mistaken(course, SLUG, "rnn-step", MISTAKE)
 
 
+@pytest.mark.xdist_group("doors of a reader")
 def test_a_reader_searches_follows_a_preview_moves_a_figure_answers_and_finds_the_progress_again(visit):
     seen = visit("index")
     page = seen.page
@@ -107,6 +108,7 @@ def test_a_reader_searches_follows_a_preview_moves_a_figure_answers_and_finds_th
     assert seen.errors == []
 
 
+@pytest.mark.xdist_group("doors of a student")
 def test_a_student_fetches_sees_every_cell_rendered_learns_from_a_check_validates_and_submits(
     course, solved, mistaken, browser, root, tmp_path
 ):
@@ -145,6 +147,7 @@ def test_a_student_fetches_sees_every_cell_rendered_learns_from_a_check_validate
     assert {name: arrived[name] for name in solved} == solved
 
 
+@pytest.mark.xdist_group("doors to other chapters")
 def test_every_cell_of_the_other_chapters_is_rendered_too(browser, root, tmp_path):
     home, folder = tmp_path / "student", tmp_path / "chapters"
     home.mkdir()
@@ -175,6 +178,7 @@ def look(student, cell):
         assert rendered.locator(kind).count() == len(re.findall(sign, plain, re.M)), (kind, cell.source)
 
 
+@pytest.mark.xdist_group("doors of an instructor")
 def test_an_instructor_collects_grades_reads_the_feedback_scores_by_hand_and_exports(
     course, solved, mistaken, browser, root, tmp_path, needs
 ):
