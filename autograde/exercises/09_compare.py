@@ -175,8 +175,9 @@ N, I = np.nan, np.inf  # noqa: E741, of a run that diverged
 # run that diverged choose another rate than the median does.
 RUNS = {
     "one run became NaN": [[40, 42, 41], [N, 22, 20], [31, 30, 32]],
+    "one run became NaN, which spoils a good median": [[40, 42, 41], [N, 22, 20], [21, 21.5, 32]],
     "two runs of a rate became NaN": [[33, 35, 34], [36, 24, 26], [N, 10, N]],
-    "NaN at the largest rates": [[52, 60, 51], [37, 35, 36], [30, 39, 31], [71, N, 70], [90, N, N]],
+    "NaN at the largest rates": [[52, 60, 51], [37, 35, 36], [30, 39, 31], [40, N, 20], [90, N, N]],
     "infinity at the largest rates": [[45, 44, 46], [33, 32, 31], [21, 22, I], [I, 5, I]],
     "NaN and infinity at one rate": [[45, 44, 48], [29, 33, 32], [31, 30, 35], [2, N, I]],
     "two medians are equal": [[44, 47, 45], [35, 20, 30], [41, 36, 37], [30, 40, 10], [38, 37, 39]],
