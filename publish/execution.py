@@ -70,11 +70,13 @@ def _code(notebook):
 def digest_of(notebook, root):
     """Return a digest of all that a notebook's outputs depend on.
 
-    That is its code cells, the modules of this project that they import, the files in data/ that either names, the
-    pinned requirements and Python's version. Prose does not count.
+    That is its code cells, the modules of this project that they import, a chapter's own exercises, the files in
+    data/ that any of these names, the pinned requirements and Python's version. Prose does not count.
     """
     sources = [cell.source for cell in _code(notebook)]
-    imported = _imported(sources, root)
+    chapter = notebook.metadata.get("recurrence", {}).get("slug")
+    names = {f"autograde.exercises.{chapter}"} if chapter else set()  # imported by name, which no code shows
+    imported = _imported(names.union(*map(_modules, sources)), root)
     readers = [*sources, *(path.read_text(encoding="utf-8") for path in imported)]
     files = [root / "requirements.txt", root / "constraints.txt", *imported, *_data(readers, root)]
     parts = [str(sys.version_info[:2]).encode(), *(source.encode() for source in sources)]
@@ -88,25 +90,32 @@ def _data(sources, root):
     return [path for path in files if any(path.name in source for source in sources)]
 
 
-def _imported(sources, root):
-    """Return the files of this project's modules that code imports, whole packages, and what those import in turn."""
-    files, waiting = set(), list(sources)
+def _imported(names, root):
+    """Return the files of this project's modules with these dotted names, and of those that they import in turn."""
+    files, waiting = set(), sorted(names)
     while waiting:
-        for name in sorted(_modules(waiting.pop())):
-            module, package = root / f"{name}.py", root / name
-            found = {module} if module.is_file() else set(package.rglob("*.py")) if package.is_dir() else set()
-            waiting += [path.read_text(encoding="utf-8") for path in found - files]
-            files |= found
+        found = _files(waiting.pop(), root) - files
+        files |= found
+        for path in found:
+            waiting += _modules(path.read_text(encoding="utf-8"))
     return sorted(files)
+
+
+def _files(name, root):
+    """Return the files of this project that run when a dotted name is imported: the module's and its packages'."""
+    parts = name.split(".")
+    places = [root.joinpath(*parts[: length + 1]) for length in range(len(parts))]
+    candidates = [path for place in places for path in (place / "__init__.py", place.with_name(f"{place.name}.py"))]
+    return {path for path in candidates if path.is_file()}
 
 
 @cache  # chapters import the same modules, and a build asks for each chapter's digest three times
 def _modules(source):
-    """Return the top-level modules that a piece of Python imports."""
+    """Return the dotted names that a piece of Python imports; of `from a import b` also a.b, which may be a module."""
     nodes = list(ast.walk(ast.parse(source)))
     plain = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-    relative_to = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module and not node.level}
-    return {name.partition(".")[0] for name in plain | relative_to}
+    absolute = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module and not node.level]
+    return plain.union(*({node.module, *(f"{node.module}.{alias.name}" for alias in node.names)} for node in absolute))
 
 
 def _run(notebook, manuscript):

@@ -36,7 +36,13 @@ def project(tmp_path, root, monkeypatch):
         (tmp_path / "data" / name).write_text("words")
     for name in ("references.bib", "requirements.txt"):
         shutil.copy(root / name, tmp_path)
-    (tmp_path / "own.py").write_text("import helper\nVALUE = helper.VALUE\n")
+    (tmp_path / "own.py").write_text("import helper\nfrom package import used\nVALUE = helper.VALUE\n")
+    for name in ("package/__init__", "package/used", "package/unused"):
+        (tmp_path / f"{name}.py").parent.mkdir(exist_ok=True)
+        (tmp_path / f"{name}.py").write_text("NAME = 'package'\n")
+    for slug in ("01_small", "02_other"):
+        (tmp_path / "autograde" / "exercises").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "autograde" / "exercises" / f"{slug}.py").write_text("POINTS = 1\n")
     (tmp_path / "helper.py").write_text("VALUE = 'seen'\nDATA = 'named.txt'\n")
     (tmp_path / "solutions" / "01_small.md").write_text(HEAD + CODE, encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
@@ -82,6 +88,11 @@ def test_a_chapter_is_run_once_and_says_so(project, capfd):
         ("data/other.txt", "words", "other words", False),
         ("own.py", "VALUE =", "OTHER = 1\nVALUE =", True),
         ("helper.py", "seen", "another", True),
+        ("package/__init__.py", "NAME", "OTHER", True),
+        ("package/used.py", "NAME", "OTHER", True),
+        ("package/unused.py", "NAME", "OTHER", False),
+        ("autograde/exercises/01_small.py", "1", "2", True),
+        ("autograde/exercises/02_other.py", "1", "2", False),
         ("requirements.txt", "numpy==", "numpy>=", True),
         ("references.bib", "Elman", "Elmann", False),
     ],
