@@ -8,7 +8,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import cache
+from multiprocessing import get_context
 from pathlib import Path
 
 import nbformat
@@ -37,23 +39,42 @@ def digest(slug, root=ROOT):
     return digest_of(notebooks.solved(read(path_of(slug, root)), root=root), Path(root))
 
 
-def executed(slug, root=ROOT):
+def prepare(slugs, root=ROOT):
+    """Run the chapters whose outputs are not kept, as many side by side as there are processors.
+
+    What a chapter's run says of a fault is left to `executed`, which meets it again.
+    """
+    waiting = [slug for slug in slugs if not _kept(slug, digest(slug, root), root).is_file()]
+    if len(waiting) < 2:
+        return
+    with ProcessPoolExecutor(min(os.cpu_count(), len(waiting)), get_context("spawn")) as pool:
+        runs = [pool.submit(executed, slug, root, bar=False) for slug in waiting]
+        for _ in tqdm(as_completed(runs), total=len(runs), desc="running chapters", unit="chapter", file=sys.stderr):
+            pass
+
+
+def _kept(slug, key, root):
+    """Return the file that keeps a chapter's outputs."""
+    return Path(root) / "_build" / "executed" / f"{slug}.{key}.ipynb"
+
+
+def executed(slug, root=ROOT, bar=True):
     """Return a chapter's solved notebook with its outputs, run now or kept from an earlier run.
 
     Raises `Faults`, with the line in the manuscript, when a cell raises or writes to stderr: a published page shows
-    neither; so does one that takes too long or ends its kernel. Says on stderr when it runs a chapter, and how long
-    that took.
+    neither; so does one that takes too long or ends its kernel. Says on stderr when it runs a chapter, with a bar of
+    its cells if wanted, and how long that took.
     """
     root = Path(root)
     manuscript = read(path_of(slug, root))
     notebook = notebooks.solved(manuscript, root=root)
-    kept = root / "_build" / "executed" / f"{slug}.{digest_of(notebook, root)}.ipynb"
+    kept = _kept(slug, digest_of(notebook, root), root)
     if kept.is_file():
         run = nbformat.read(kept, as_version=4)
         for cell, ran in zip(_code(notebook), _code(run), strict=True):  # in order: ids change with the prose around
             cell.outputs, cell.execution_count = ran.outputs, ran.execution_count
         return notebook
-    _run(notebook, manuscript)
+    _run(notebook, manuscript, bar)
     kept.parent.mkdir(parents=True, exist_ok=True)
     for outdated in kept.parent.glob(f"{slug}.*.ipynb"):
         outdated.unlink()
@@ -118,7 +139,7 @@ def _modules(source):
     return plain.union(*({node.module, *(f"{node.module}.{alias.name}" for alias in node.names)} for node in absolute))
 
 
-def _run(notebook, manuscript):
+def _run(notebook, manuscript, bar=True):
     """Execute a notebook in place, in an empty folder, on the interpreter that is running now."""
     started = time.perf_counter()
     current, metadata = 0, dict(notebook.metadata)
@@ -132,7 +153,13 @@ def _run(notebook, manuscript):
     with (
         tempfile.TemporaryDirectory() as folder,
         tempfile.TemporaryDirectory() as settings,
-        tqdm(total=len(_code(notebook)), desc=f"running {manuscript.slug}", unit="cell", file=sys.stderr) as progress,
+        tqdm(
+            total=len(_code(notebook)),
+            desc=f"running {manuscript.slug}",
+            unit="cell",
+            file=sys.stderr,
+            disable=not bar,
+        ) as progress,
     ):
         client = NotebookClient(
             notebook,

@@ -13,7 +13,7 @@ from sphinxcontrib.bibtex.plugin import register_plugin
 from sphinxcontrib.bibtex.style.referencing import BracketStyle
 from sphinxcontrib.bibtex.style.referencing.author_year import AuthorYearReferenceStyle
 
-from publish import execution, reader
+from publish import execution, manuscript, reader
 
 KEY = "recurrence_ingredients"
 # what every page goes through
@@ -40,6 +40,7 @@ def setup(app):
     register_plugin("sphinxcontrib.bibtex.style.referencing", "author_year_round", AuthorYearRound)
     app.connect("config-inited", configure)
     app.connect("env-get-outdated", outdated)
+    app.connect("env-before-read-docs", run_chapters)
     app.connect("source-read", remember)
     app.connect("html-page-context", mend)
     app.add_js_file(None, body=NO_EXCERPTS)
@@ -61,6 +62,13 @@ def outdated(app, env, added, changed, removed):
     """Return the pages whose ingredients changed since they were read, though their files did not."""
     known = env.found_docs - added - changed
     return [name for name in known if _ingredients(env, name) != env.metadata[name].get(KEY)]
+
+
+def run_chapters(app, env, docnames):
+    """Run the chapters among the pages that are about to be read, side by side; the reader runs one after the other."""
+    root = Path(env.srcdir)
+    slugs = [Path(name).name for name in docnames if name.startswith("chapters/")]
+    execution.prepare([slug for slug in slugs if manuscript.path_of(slug, root).is_file()], root)
 
 
 def remember(app, docname, content):

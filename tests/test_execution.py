@@ -78,6 +78,23 @@ def test_a_chapter_is_run_once_and_says_so(project, capfd):
     assert capfd.readouterr().err == ""
 
 
+def test_chapters_run_side_by_side_and_a_fault_is_left_to_whoever_reads_the_chapter(project, capfd):
+    texts = {"01_small": CODE, "02_other": CODE.replace("6 * 7", "6 * 8"), "03_wrong": CODE.replace("6 * 7", "1 / 0")}
+    for slug, text in texts.items():
+        (project / "solutions" / f"{slug}.md").write_text(HEAD + text, encoding="utf-8")
+    execution.prepare(texts, project)
+    said = capfd.readouterr().err
+    assert "running chapters" in said and "running 01_small" not in said
+    assert sorted(path.name[:8] for path in (project / "_build" / "executed").iterdir()) == ["01_small", "02_other"]
+    assert [outputs(execution.executed(slug, project)) for slug in ("01_small", "02_other")] == [
+        "seen 42\n",
+        "seen 48\n",
+    ]
+    assert capfd.readouterr().err == ""
+    with pytest.raises(manuscript.Faults):
+        execution.executed("03_wrong", project)
+
+
 @pytest.mark.parametrize(
     ("name", "old", "new", "changes"),
     [
