@@ -53,7 +53,7 @@ def looked_at(book, browser):
             visitor.close()
             seen.clear()
         if (name, mode, width) not in seen:
-            seen[name, mode, width] = visitor(name, mode, width, without="" if mode == "light" else MATHEMATICS)
+            seen[name, mode, width] = visitor(name, mode, width, without=MATHEMATICS if mode == "dark" else "")
         return seen[name, mode, width]
 
     yield look

@@ -1,10 +1,12 @@
 """The grading's command line refuses in one clear sentence, changes nothing then, and loses nothing."""
 
+import functools
 import json
 import re
 import shutil
 
 import nbformat
+import nbgrader.api
 import numpy as np
 import pytest
 import torch
@@ -19,6 +21,9 @@ from autograde.check import verdict
 from autograde.course import Course, Problem
 
 SLUG = "01_test"
+
+# A process of two seconds says it, for every gradebook that is made, and it is always the same.
+nbgrader.api.get_alembic_version = functools.cache(nbgrader.api.get_alembic_version)
 
 
 def cell(source, grade_id, kind="code", **nbgrader):

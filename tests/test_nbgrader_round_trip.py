@@ -77,7 +77,8 @@ SCRIPT = (
 )
 
 
-def students_answers(source):
+@pytest.fixture(scope="module")
+def answers(source):
     """{student: {cell id: source}} and what each ought to score."""
     right = {cell.id: cell.source for cell in source.cells if cell.metadata.get("nbgrader", {}).get("solution")}
     step = exercises.find("rnn-step")
@@ -124,10 +125,10 @@ def students_answers(source):
 
 
 @pytest.fixture(scope="module")
-def graded(course, source):
+def graded(course, answers):
     """The course after students fetched, submitted, and the teacher collected, graded and gave feedback."""
     fetched = course.parent / "fetched"
-    for student, (answers, _) in students_answers(source).items():
+    for student, (written, _) in answers.items():
         home = course.parent / student
         home.mkdir()
         shutil.copy(course / "nbgrader_config.py", home)
@@ -142,7 +143,7 @@ def graded(course, source):
         path = home / SLUG / f"{SLUG}.ipynb"
         notebook = nbformat.read(path, as_version=4)
         for cell in notebook.cells:
-            cell.source = answers.get(cell.id, cell.source)
+            cell.source = written.get(cell.id, cell.source)
         nbformat.write(notebook, path)
         run("nbgrader", "submit", SLUG, f"--student={student}", cwd=home)
     run("nbgrader", "collect", SLUG, cwd=course)
@@ -166,9 +167,9 @@ def test_the_release_holds_nothing_of_the_answers(course, root):
     assert leaks.leaks(secrets, leaks.published(course / "source")), "the finder sees them where they are"
 
 
-def test_every_submission_scores_what_its_answers_deserve(graded, source):
+def test_every_submission_scores_what_its_answers_deserve(graded, answers):
     with Gradebook(f"sqlite:///{graded / 'gradebook.db'}", "recurrence") as gradebook:
-        for student, (_, expected) in students_answers(source).items():
+        for student, (_, expected) in answers.items():
             submission = gradebook.find_submission(SLUG, student)
             (notebook,) = submission.notebooks
             scores = {grade.name: grade.auto_score for grade in notebook.grades}
@@ -179,9 +180,9 @@ def test_every_submission_scores_what_its_answers_deserve(graded, source):
             assert submission.max_score == sum(e.points for e in exercises.load(SLUG).values())
 
 
-def test_the_export_has_a_row_for_every_student(graded, source):
+def test_the_export_has_a_row_for_every_student(graded, answers):
     rows = {row["student_id"]: row for row in csv.DictReader((graded / "grades.csv").open())}
-    for student, (_, expected) in students_answers(source).items():
+    for student, (_, expected) in answers.items():
         assert float(rows[student]["score"]) == pytest.approx(sum(expected.values()))
         assert float(rows[student]["max_score"]) == 19
 
@@ -226,11 +227,11 @@ def test_axe_finds_no_barrier_in_the_checks_words_on_a_feedback_page(graded, bro
     page.close()
 
 
-def test_grade_gives_the_same_scores_as_nbgraders_own_command(graded, source, root, tmp_path):
+def test_grade_gives_the_same_scores_as_nbgraders_own_command(graded, answers, root, tmp_path):
     copy = tmp_path / "course"
     shutil.copytree(graded, copy)
     said = run(sys.executable, "-m", "autograde", "grade", SLUG, "--course", str(copy), "--no-sandbox", cwd=root)
-    for student, (_, expected) in students_answers(source).items():
+    for student, (_, expected) in answers.items():
         line = next(line for line in said.splitlines() if line.startswith(f"{student} "))
         assert f"{sum(expected.values()):.2f} of 19" in line
 
@@ -359,15 +360,15 @@ def server(graded):
     process.wait(30)
 
 
-def test_formgrader_lists_and_grades(server, source):
+def test_formgrader_lists_and_grades(server, answers):
     assert "formgrader" in server("formgrader/").text
     (assignment,) = server("formgrader/api/assignments").json()
     assert assignment["name"] == SLUG
-    assert assignment["num_submissions"] == len(students_answers(source))
+    assert assignment["num_submissions"] == len(answers)
     result = server(f"formgrader/api/submission/{SLUG}/mistaken/autograde", force="true").json()
     assert result["success"], result
     submission = server(f"formgrader/api/submission/{SLUG}/mistaken").json()
-    assert submission["score"] == pytest.approx(sum(students_answers(source)["mistaken"][1].values()))
+    assert submission["score"] == pytest.approx(sum(answers["mistaken"][1].values()))
 
 
 def test_validate_passes_the_solved_notebook_and_names_what_is_missing_in_another(server, graded):

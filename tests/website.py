@@ -58,12 +58,12 @@ class Visitor:
     def __init__(self, book, browser):
         self.book, self.browser, self.contexts = book, browser, []
 
-    def __call__(self, name, mode="light", width=1280, without="", **options):
+    def __call__(self, name, mode="light", width=1280, without=MATHEMATICS, **options):
         """Return the `Visit` of a page, `without` a script if one is named; options are those of a browser context."""
         context = self.browser.new_context(viewport={"width": width, "height": 900}, color_scheme=mode, **options)
         self.contexts.append(context)
         if without:
-            context.route(f"**/{without}*", lambda route: route.abort())
+            context.route(f"**/{without}*", lambda route: route.fulfill(body=""))
         seen = Visit(context.new_page(), [], [])
         seen.page.on("request", lambda request: seen.requests.append(request.url))
         seen.page.on("pageerror", lambda error: seen.errors.append(str(error)))
