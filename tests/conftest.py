@@ -22,8 +22,12 @@ LONGEST = (
     "pages 2",
     "doors of a student",
     "pages 3",
-    "outputs of 07_gru",
-    "outputs of 04_training",
+    "test_set_up",
+    "test_previews",
+    "test_layers",
+    "test_oracle",
+    "test_comparison",
+    "test_sandbox",
 )
 NO_SKIP = os.environ.get("CI") == "true" and (ROOT / "solutions").is_dir()
 
@@ -87,13 +91,14 @@ def visit(book, browser):
     visitor.close()
 
 
-@pytest.hookimpl(tryfirst=True)
+@pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(items):
     """Let the tests of a file run in one process, but for those that name a group of their own; the longest first."""
     for item in items:
         if not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
     groups = {item: item.get_closest_marker("xdist_group").args[0] for item in items}
+    yield  # pytest puts tests that share a fixture together, and pytest-xdist reads the marks
     items.sort(key=lambda item: LONGEST.index(groups[item]) if groups[item] in LONGEST else len(LONGEST))
 
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from publish import execution, manuscript, notebooks, rules
+from publish import execution, manuscript, rules
 
 HEAD = """---
 jupytext:
@@ -183,17 +183,3 @@ def test_every_chapter_runs_to_the_end_with_full_points(slug):
         if cell.id.endswith("-check"):
             (result,) = cell.outputs
             assert result.data["text/plain"] == repr(float(definitions[cell.id.removesuffix("-check")].points))
-
-
-@pytest.mark.parametrize(
-    "slug", [pytest.param(slug, marks=pytest.mark.xdist_group(f"outputs of {slug}")) for slug in manuscript.slugs()]
-)
-def test_a_chapter_gives_the_same_outputs_every_time_but_for_measured_times(slug, root):
-    kept = execution.executed(slug)
-    again = notebooks.solved(manuscript.read(manuscript.path_of(slug)))
-    execution._run(again, manuscript.read(manuscript.path_of(slug)))
-    pairs = [both for both in zip(kept.cells, again.cells, strict=True) if both[0].cell_type == "code"]
-    lasting = [both for both in pairs if "measured" not in both[0].metadata.get("tags", [])]
-    assert len(pairs) - 3 < len(lasting)
-    for first, second in lasting:
-        assert first.get("outputs") == second.get("outputs"), first.id

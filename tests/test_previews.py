@@ -105,23 +105,18 @@ def test_it_stays_under_the_pointer_and_goes_when_the_pointer_leaves(chapter):
 @needs_manuscript
 def test_after_escape_nothing_opens_until_the_pointer_moves(chapter):
     page = chapter().page
-    first, other = (link_of(page, kind) for kind in ("term", "equation"))
-    first.hover()
+    link = link_of(page, "term")
+    link.scroll_into_view_if_needed()
+    box = link.bounding_box()
+    at = {"clientX": round(box["x"]) + 3, "clientY": round(box["y"] + box["height"] / 2)}
+    page.mouse.move(*at.values())
     tip_of(page).wait_for()
     page.keyboard.press("Escape")
-    way = other.bounding_box()["y"] - first.bounding_box()["y"], other.bounding_box()["x"] - first.bounding_box()["x"]
-    page.evaluate(f"scrollBy({{top: {way[0]}, behavior: 'instant'}})")
-    page.evaluate(
-        "([link, x]) => (link.style.cssText = `position: relative; left: ${-x}px`)", [other.element_handle(), way[1]]
-    )
-    page.wait_for_function("link => link.matches(':hover')", arg=other.element_handle())
-    page.wait_for_timeout(600)
-    assert not tip_of(page).is_visible()
-    box = other.bounding_box()
-    page.mouse.move(box["x"] + 2, box["y"] + box["height"] / 2)
-    page.mouse.move(5, 5)
-    page.mouse.move(box["x"] + 2, box["y"] + box["height"] / 2)
-    tip_of(page).wait_for()
+    for moved, opens in ((0, False), (1, True)):  # what is under the preview, or comes by a scroll, is entered, too
+        there = at | {"clientX": at["clientX"] + moved, "pointerType": "mouse"}
+        link_of(page, "equation").dispatch_event("pointerenter", there)
+        page.wait_for_timeout(600)
+        assert tip_of(page).is_visible() == opens
 
 
 @needs_manuscript
