@@ -67,7 +67,7 @@ REACH = {"pointer": lambda page, link: link.hover(), "keyboard": focus}
 @pytest.mark.parametrize("reach", REACH)
 def test_a_link_shows_what_it_leads_to_until_escape(chapter, kind, reach):
     _, shown, mathematics = LINKS[kind]
-    seen = chapter(without="" if mathematics else MATHEMATICS)
+    seen = chapter(without=[] if mathematics else [MATHEMATICS])
     page, link = seen.page, link_of(seen.page, kind)
     assert not tip_of(page).is_visible()
     REACH[reach](page, link)
@@ -149,7 +149,7 @@ def test_a_finger_opens_no_preview_and_a_tap_follows_the_link(chapter):
 @pytest.mark.parametrize("mode", ["light", "dark"])
 @pytest.mark.parametrize("width", [375, 1280])
 def test_axe_finds_no_barrier_in_an_open_preview(chapter, mode, width):
-    seen = chapter(mode, width, without=MATHEMATICS if mode == "dark" else "")
+    seen = chapter(mode, width, without=[MATHEMATICS] if mode == "dark" else [])
     contrast = (ROOT / "tests" / "contrast.js").read_text("utf-8")
     for kind in ("equation", "figure", "term"):
         focus(seen.page, link_of(seen.page, kind))
@@ -157,7 +157,9 @@ def test_axe_finds_no_barrier_in_an_open_preview(chapter, mode, width):
         ratio, text = seen.page.evaluate(contrast, "#preview")
         assert ratio >= 4.5, f"{text!r} has a contrast of {ratio:.2f}"
         seen.page.wait_for_function(INSIDE, arg=tip_of(seen.page).element_handle())
-    assert barriers(seen.page, contrast=False) + barriers(seen.page, "#preview") == []
+    assert barriers(seen.page, "#preview") == []
+    if (mode, width) == ("light", 1280):
+        assert barriers(seen.page, contrast=False) == []
 
 
 def test_a_link_to_a_page_shows_how_the_page_begins(visit):

@@ -256,7 +256,7 @@ def choose(page, check, right):
 
 @needs_manuscript
 def test_a_wrong_choice_explains_itself_a_right_one_counts_and_both_are_there_after_a_reload(chapter):
-    seen = chapter(without="")
+    seen = chapter(without=[])
     page, progress = seen.page, seen.page.locator(".selfcheck-progress a")
     assert progress.inner_text() == "0 of 4 self-checks answered"
     wrong = choose(page, 0, right=False)
@@ -363,10 +363,12 @@ def test_in_print_the_answers_stand_below_the_choices(chapter):
 @pytest.mark.parametrize("mode", ["light", "dark"])
 @pytest.mark.parametrize("width", [375, 1280])
 def test_axe_finds_no_barrier_in_answered_self_checks(chapter, mode, width):
-    seen = chapter(mode, width, without=MATHEMATICS if mode == "dark" else "")
+    seen = chapter(mode, width, without=[MATHEMATICS] if mode == "dark" else [])
     choose(seen.page, 0, right=False)
     choose(seen.page, 1, right=True)
-    assert barriers(seen.page, contrast=False) + barriers(seen.page, ".selfcheck") == []
+    assert barriers(seen.page, ".selfcheck") == []
+    if (mode, width) == ("light", 1280):
+        assert barriers(seen.page, contrast=False) == []
     contrast, text = seen.page.evaluate((ROOT / "tests" / "contrast.js").read_text("utf-8"), ".selfcheck")
     assert contrast >= 4.5, f"{text!r} has a contrast of {contrast:.2f}"
 

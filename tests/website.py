@@ -9,7 +9,8 @@ from pathlib import Path
 
 from axe_playwright_python.sync_playwright import Axe
 
-MATHEMATICS = "tex-mml-chtml.js"  # MathJax, which takes most of the time that a page needs to open
+MATHEMATICS = "tex-chtml.js"  # MathJax, which takes more than half of the time that a chapter needs to open
+LAYOUT = ("scrollable-region-focusable", "target-size")  # axe's rules that a narrow screen can break by itself
 
 
 @dataclass
@@ -21,17 +22,20 @@ class Visit:
     errors: list
 
 
-def barriers(page, context=None, contrast=True, rest=True):
+def barriers(page, context=None, contrast=True, only=(), hide=""):
     """Return what axe-core finds in a page, or a part of it, as "rule: element".
 
     Its preloading of stylesheets is no use on files; and where a rule holds, every element need not be described.
-    Contrast, which takes most of the time, can be left out where the same colours are looked at elsewhere, and so can
-    the rest.
+    Contrast takes most of the time: it can be left out, looked at alone (`only` of these rules), and what matches
+    `hide` can be taken out of sight meanwhile.
     """
     options = {"preload": False, "resultTypes": ["violations"], "rules": {"color-contrast": {"enabled": contrast}}}
-    if not rest:
-        options["runOnly"] = ["color-contrast"]
+    if only:
+        options["runOnly"] = list(only)
+    hidden = hide and page.add_style_tag(content=f"{hide} {{ display: none !important; }}")
     found = Axe().run(page, context=context, options=options).response
+    if hidden:
+        hidden.evaluate("style => style.remove()")
     assert found["passes"], "there is something to look at"
     return [f"{rule['id']}: {node['html'][:120]}" for rule in found["violations"] for node in rule["nodes"]]
 
@@ -58,12 +62,12 @@ class Visitor:
     def __init__(self, book, browser):
         self.book, self.browser, self.contexts = book, browser, []
 
-    def __call__(self, name, mode="light", width=1280, without=MATHEMATICS, **options):
-        """Return the `Visit` of a page, `without` a script if one is named; options are those of a browser context."""
+    def __call__(self, name, mode="light", width=1280, without=(MATHEMATICS,), **options):
+        """Return the `Visit` of a page, `without` the scripts named; options are those of a browser context."""
         context = self.browser.new_context(viewport={"width": width, "height": 900}, color_scheme=mode, **options)
         self.contexts.append(context)
-        if without:
-            context.route(f"**/{without}*", lambda route: route.fulfill(body=""))
+        for script in without:
+            context.route(f"**/{script}*", lambda route: route.fulfill(body=""))
         seen = Visit(context.new_page(), [], [])
         seen.page.on("request", lambda request: seen.requests.append(request.url))
         seen.page.on("pageerror", lambda error: seen.errors.append(str(error)))
