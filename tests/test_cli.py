@@ -168,6 +168,28 @@ def test_a_submission_whose_kernel_dies_is_named_and_the_others_are_graded(cours
     assert "ended by itself" in dead.problem
 
 
+def test_late_work_loses_what_the_guide_s_plug_in_takes(course, root):
+    (plugin,) = re.findall(
+        r"```python\n(from nbgrader\.plugins.*?)```", (root / "guides" / "instructor.md").read_text(), re.S
+    )
+    with (course.root / "nbgrader_config.py").open("a") as config:
+        config.write(plugin)
+    for student, day in (("ada", 1), ("bo", 4)):
+        hand_in(course, student)
+        folder = course.root / "submitted" / student / SLUG
+        submitted = nbformat.read(folder / f"{SLUG}.ipynb", as_version=4)
+        submitted.cells[1].source = "def f():\n    return 1"
+        nbformat.write(submitted, folder / f"{SLUG}.ipynb")
+        (folder / "timestamp.txt").write_text(f"2027-02-0{day} 12:00:00 UTC")
+    late = Course(course.root)
+    with late.api.gradebook as gradebook:
+        gradebook.update_or_create_assignment(SLUG, duedate="2027-02-01 23:59:00 UTC")
+    classroom.grade(late, SLUG)
+    with late.api.gradebook as gradebook:
+        penalties = [gradebook.find_submission(SLUG, name).late_submission_penalty for name in ("ada", "bo")]
+    assert penalties == [0, pytest.approx(2 * 0.3)]
+
+
 @pytest.mark.parametrize("ours", [False, True], ids=["nbgrader's own", "ours"])
 def test_collecting_reads_nothing_that_a_link_points_to(course, needs, ours):
     needs("bwrap")

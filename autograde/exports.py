@@ -1,0 +1,202 @@
+"""Exporters for `nbgrader export`: the gradebook as Canvas and as Moodle import it, a row for each exercise, JSON."""
+
+import csv
+import io
+import json
+import sys
+import tempfile
+from operator import attrgetter
+from pathlib import Path
+
+from nbgrader.api import MissingEntry
+from nbgrader.plugins import ExportPlugin
+from traitlets import Bool, Dict, Enum, Unicode
+
+
+def grades(gradebook, students=(), assignments=()):
+    """Return what a gradebook holds, as plain data: a list of students, each with "assignments" by name.
+
+    An assignment that a student handed in has "score" (the late penalty taken off, never below 0), "max_score",
+    "late_penalty", "submitted" (ISO 8601, or None), "awaits_a_person" and "exercises" by name: "score", "max_score",
+    "awaits_a_person". One that was not handed in is None. students and assignments choose some by name.
+
+    Raises KeyError for a name that the gradebook does not have.
+    """
+    chosen = [_chosen(gradebook.assignments, "name", assignments), _chosen(gradebook.students, "id", students)]
+    return [
+        {
+            "id": student.id,
+            "lms_user_id": student.lms_user_id,
+            "first_name": student.first_name or "",
+            "last_name": student.last_name or "",
+            "email": student.email or "",
+            "assignments": {a.name: _handed_in(gradebook, a.name, student.id) for a in chosen[0]},
+        }
+        for student in chosen[1]
+    ]
+
+
+def _chosen(entries, key, names):
+    known = {getattr(entry, key): entry for entry in sorted(entries, key=attrgetter(key))}
+    wanted = [str(name) for name in names]
+    if unknown := [name for name in wanted if name not in known]:
+        raise KeyError(f"the gradebook has no {', '.join(unknown)}; it has {', '.join(known) or 'none'}")
+    return [entry for name, entry in known.items() if name in wanted or not wanted]
+
+
+def _handed_in(gradebook, assignment, student):
+    try:
+        submission = gradebook.find_submission(assignment, student)
+    except MissingEntry:
+        return None
+    penalty = submission.late_submission_penalty or 0.0
+    cells = [grade for notebook in submission.notebooks for grade in notebook.grades]
+    return {
+        "score": max(0.0, submission.score - penalty),
+        "max_score": submission.max_score,
+        "late_penalty": penalty,
+        "submitted": submission.timestamp.isoformat() if submission.timestamp else None,
+        "awaits_a_person": any(bool(grade.needs_manual_grade) for grade in cells),
+        "exercises": {
+            grade.name.removesuffix("-check"): {
+                "score": grade.score,
+                "max_score": grade.max_score,
+                "awaits_a_person": bool(grade.needs_manual_grade),
+            }
+            for grade in cells
+        },
+    }
+
+
+class _Exporter(ExportPlugin):
+    """Writes what `text` makes of the grades, in one move, to `--to` or to a file of its own name."""
+
+    default = ""
+
+    def export(self, gradebook):
+        """Write the file; end with a sentence where something that was asked for is not there."""
+        path = Path(self.to or self.default)
+        try:
+            text = self.text(grades(gradebook, self.student, self.assignment), gradebook)
+            with tempfile.NamedTemporaryFile(
+                "w", dir=path.parent, suffix=".part", encoding="utf-8", newline="", delete=False
+            ) as part:
+                part.write(text)
+            Path(part.name).replace(path)
+        except KeyError as error:
+            sys.exit(f"Nothing was exported: {error.args[0]}.")
+        except OSError as error:
+            sys.exit(f"Nothing was exported: {path} cannot be written ({error.strerror}).")
+        self.log.info("Exported grades to %s", path)
+
+
+class _Columns(_Exporter):
+    """A row for each student and a column for each assignment, for a learning platform's import.
+
+    A cell is empty, and an import leaves what is there, where nothing was handed in or an answer awaits a person.
+    """
+
+    columns = Dict(help="{assignment: the name of its column in the platform}; without, the assignment's own").tag(
+        config=True
+    )
+    missing_is_zero = Bool(False, help="write 0 for what was not handed in").tag(config=True)
+
+    def table(self, students):
+        """Return the names of the assignments' columns, and the cells of each student."""
+        names = list(students[0]["assignments"]) if students else []
+        rows = [[self._cell(student["assignments"][name]) for name in names] for student in students]
+        waiting = [
+            f"{student['id']} ({name})"
+            for student in students
+            for name, found in student["assignments"].items()
+            if found and found["awaits_a_person"]
+        ]
+        if waiting:
+            self.log.warning("Left empty, since an answer awaits a person: %s", ", ".join(waiting))
+        return [self.columns.get(name, name) for name in names], rows
+
+    def _cell(self, found):
+        if found is None:
+            return "0" if self.missing_is_zero else ""
+        return "" if found["awaits_a_person"] else f"{found['score']:.10g}"
+
+
+class CanvasCsv(_Columns):
+    """The gradebook as Canvas imports it: Student, ID, SIS User ID, SIS Login ID, Section, then the assignments.
+
+    Canvas finds a student by one of the three ids. `ID` is Canvas's own number; it is filled with nbgrader's
+    `lms_user_id`. A column whose name Canvas does not know becomes a new assignment; to fill one that is there, give
+    its name as Canvas exports it, "Title (12345)", in `columns`.
+    Source: https://teaching.resources.osu.edu/toolsets/carmencanvas/guides/calculating-final-grades/import-csv-file-carmen-grades
+    """
+
+    default = "canvas.csv"
+    id_column = Enum(
+        ["SIS Login ID", "SIS User ID", "ID"], "SIS Login ID", help="the column that nbgrader's student ids belong in"
+    ).tag(config=True)
+    section = Unicode("", help="the section of all students, where Canvas asks for one").tag(config=True)
+
+    def text(self, students, gradebook):
+        """Return the file's text."""
+        names, rows = self.table(students)
+        most = {assignment.name: f"{assignment.max_score:.10g}" for assignment in gradebook.assignments}
+        order = list(students[0]["assignments"]) if students else []
+        head = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", *names]
+        lines = [head, ["    Points Possible", "", "", "", "", *(most[name] for name in order)]]
+        for student, row in zip(students, rows, strict=True):
+            ids = {"ID": student["lms_user_id"] or "", "SIS User ID": "", "SIS Login ID": ""}
+            ids[self.id_column] = student["id"]
+            name = ", ".join(filter(None, [student["last_name"], student["first_name"]])) or student["id"]
+            lines.append([name, *ids.values(), self.section, *row])
+        return _csv(lines)
+
+
+class MoodleCsv(_Columns):
+    """The gradebook as Moodle imports it: who, by id number and email address, then the assignments.
+
+    Moodle asks at each import which column says who ("Map from") and which grade item each other column belongs to.
+    Source: https://docs.moodle.org/405/en/Grade_import
+    """
+
+    default = "moodle.csv"
+
+    def text(self, students, gradebook):
+        """Return the file's text."""
+        names, rows = self.table(students)
+        who = [[student[key] for key in ("first_name", "last_name", "id", "email")] for student in students]
+        head = ["First name", "Last name", "ID number", "Email address", *names]
+        return _csv([head, *(person + row for person, row in zip(who, rows, strict=True))])
+
+
+class ExercisesCsv(_Exporter):
+    """A row for each student and exercise of what was handed in."""
+
+    default = "exercises.csv"
+
+    def text(self, students, gradebook):
+        """Return the file's text."""
+        lines = [["student_id", "assignment", "exercise", "score", "max_score", "awaits_a_person"]]
+        for student in students:
+            for assignment, found in student["assignments"].items():
+                for exercise, cell in found["exercises"].items() if found else ():
+                    scores = [f"{cell[key]:.10g}" for key in ("score", "max_score")]
+                    waits = "yes" if cell["awaits_a_person"] else "no"
+                    lines.append([student["id"], assignment, exercise, *scores, waits])
+        return _csv(lines)
+
+
+class Json(_Exporter):
+    """All that `grades` says, for programs."""
+
+    default = "grades.json"
+
+    def text(self, students, gradebook):
+        """Return the file's text."""
+        return json.dumps({"course": gradebook.course_id, "students": students}, indent=1, ensure_ascii=False) + "\n"
+
+
+def _csv(lines):
+    """Return rows as CSV (RFC 4180)."""
+    out = io.StringIO()
+    csv.writer(out).writerows(lines)
+    return out.getvalue()
