@@ -97,9 +97,13 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
-    groups = {item: item.get_closest_marker("xdist_group").args[0] for item in items}
     yield  # pytest puts tests that share a fixture together, and pytest-xdist reads the marks
-    items.sort(key=lambda item: LONGEST.index(groups[item]) if groups[item] in LONGEST else len(LONGEST))
+
+    def place(item):
+        group = item.get_closest_marker("xdist_group").args[0]
+        return LONGEST.index(group) if group in LONGEST else len(LONGEST)
+
+    items.sort(key=place)
 
 
 @pytest.hookimpl(wrapper=True)
