@@ -344,6 +344,7 @@ def report_cases(rng):
     yield Case("two seeds", runs(31, 24))
     yield Case("six seeds", runs(23, 29, 20, 40, 22, 26))
     yield Case("five seeds, one of them far off", runs(21, 23, 95, 20, 24))
+    yield Case("seven seeds, of which three have one and the same error", runs(26, 22, 31, 22, 38, 22, 29))
     yield Case("nine seeds", runs(35, 28, 31, 33, 47, 30, 36, 29, 34))
 
 
@@ -367,6 +368,10 @@ def _beside(errors, spread):
 def _of_sample(errors, sign, root=1.0):
     """Return the mean plus or minus a standard deviation that is divided by S - 1, over a root."""
     return np.mean(errors) + sign * np.std(errors, ddof=1) / root
+
+
+def _equal_ones_once(errors):
+    return _reported(np.unique(errors))
 
 
 def _sorted_in_place(errors):
@@ -473,6 +478,26 @@ REPORT_RUNS = Exercise(
             ),
             RANGE,
         ),
+        "mean ± standard deviation stands in place of the range": M(
+            partial(
+                _reported,
+                low=lambda errors: _mean(errors, -1.0),
+                high=lambda errors: _mean(errors, 1.0),
+            ),
+            RANGE,
+        ),
+        "mean ± standard deviation, divided by S - 1, stands in place of the range": M(
+            partial(
+                _reported,
+                low=lambda errors: _of_sample(errors, -1),
+                high=lambda errors: _of_sample(errors, 1),
+            ),
+            RANGE,
+        ),
+        "equal errors count as one run": M(
+            _equal_ones_once,
+            "Two seeds may err alike, and are two runs. How many runs does your code see?",
+        ),
         "the quartiles stand in place of the range": M(
             partial(
                 _reported,
@@ -512,6 +537,10 @@ REPORT_RUNS = Exercise(
         ),
         "coverage is .95, however many runs there are": M(
             partial(_reported, coverage=lambda S: 0.95),
+            "Does the range of two runs cover the median as often as that of nine?",
+        ),
+        "coverage is that of six runs, however many there are": M(
+            partial(_reported, coverage=lambda S: 31 / 32),
             "Does the range of two runs cover the median as often as that of nine?",
         ),
         "coverage is that of one run fewer": M(
@@ -581,6 +610,11 @@ def _every_pair(ours, theirs):
     return found | {"wins": int((ours[:, None] < theirs).sum())}
 
 
+def _without_ties(ours, theirs):
+    """Return the median of the differences that are not 0; of none, 0."""
+    return _middle([d for d in (ours - theirs).tolist() if d] or [0.0])
+
+
 def _swapped(ours, theirs):
     return _compared(theirs, ours)
 
@@ -607,6 +641,10 @@ COMPARE_PAIRED = Exercise(
         "the best runs are subtracted": M(
             partial(_compared, difference=lambda ours, theirs: min(ours) - min(theirs)),
             "How much of a difference of two best runs is luck? Every seed has one.",
+        ),
+        "the seeds that are ties are left out of the difference": M(
+            partial(_compared, difference=_without_ties),
+            "The difference is a median over all seeds. Which part of them does your code see?",
         ),
         "the mean of the differences is taken": M(
             partial(_compared, difference=lambda ours, theirs: np.mean(ours - theirs)),
@@ -675,6 +713,10 @@ COMPARE_PAIRED = Exercise(
         "p counts only the side on which ours wins at least as often": M(
             partial(_compared, p=lambda better, worse, ties: _at_most(worse, better + worse)),
             SIDES,
+        ),
+        "p starts from the losses, be they the smaller number or not": M(
+            partial(_compared, p=lambda better, worse, ties: min(1.0, 2 * _at_most(worse, better + worse))),
+            TAIL,
         ),
         "p starts from the wins, be they the smaller number or not": M(
             partial(_compared, p=lambda better, worse, ties: min(1.0, 2 * _at_most(better, better + worse))),
