@@ -12,35 +12,44 @@ from nbgrader.api import MissingEntry
 from nbgrader.plugins import ExportPlugin
 from traitlets import Bool, Dict, Enum, Unicode
 
+from autograde.course import Problem
+
+MOST = 8  # names that a refusal lists
+
 
 def grades(gradebook, students=(), assignments=()):
-    """Return what a gradebook holds, as plain data: a list of students, each with "assignments" by name.
+    """Return what a gradebook holds, as plain data: "course", "assignments" with their points, "students".
 
-    An assignment that a student handed in has "score" (the late penalty taken off, never below 0), "max_score",
-    "late_penalty", "submitted" (ISO 8601, or None), "awaits_a_person" and "exercises" by name: "score", "max_score",
-    "awaits_a_person". One that was not handed in is None. students and assignments choose some by name.
+    Each student has "assignments" by name. One that was handed in has "score" (the late penalty taken off, never below
+    0), "max_score", "late_penalty", "submitted" (ISO 8601, or None), "awaits_a_person" and "exercises" by name:
+    "score", "max_score", "awaits_a_person". One that was not is None. students and assignments choose some by name.
 
-    Raises KeyError for a name that the gradebook does not have.
+    Raises `Problem` for a name that the gradebook does not have.
     """
-    chosen = [_chosen(gradebook.assignments, "name", assignments), _chosen(gradebook.students, "id", students)]
-    return [
-        {
-            "id": student.id,
-            "lms_user_id": student.lms_user_id,
-            "first_name": student.first_name or "",
-            "last_name": student.last_name or "",
-            "email": student.email or "",
-            "assignments": {a.name: _handed_in(gradebook, a.name, student.id) for a in chosen[0]},
-        }
-        for student in chosen[1]
-    ]
+    names = {a.name: a.max_score for a in _chosen(gradebook.assignments, "name", assignments)}
+    return {
+        "course": gradebook.course_id,
+        "assignments": names,
+        "students": [
+            {
+                "id": student.id,
+                "lms_user_id": student.lms_user_id,
+                "first_name": student.first_name or "",
+                "last_name": student.last_name or "",
+                "email": student.email or "",
+                "assignments": {name: _handed_in(gradebook, name, student.id) for name in names},
+            }
+            for student in _chosen(gradebook.students, "id", students)
+        ],
+    }
 
 
 def _chosen(entries, key, names):
     known = {getattr(entry, key): entry for entry in sorted(entries, key=attrgetter(key))}
     wanted = [str(name) for name in names]
     if unknown := [name for name in wanted if name not in known]:
-        raise KeyError(f"the gradebook has no {', '.join(unknown)}; it has {', '.join(known) or 'none'}")
+        there = ", ".join([*known][:MOST]) + ", …" * (len(known) > MOST)
+        raise Problem(f"the gradebook has no {', '.join(unknown)}; it has {there or 'none'}")
     return [entry for name, entry in known.items() if name in wanted or not wanted]
 
 
@@ -50,21 +59,22 @@ def _handed_in(gradebook, assignment, student):
     except MissingEntry:
         return None
     penalty = submission.late_submission_penalty or 0.0
-    cells = [grade for notebook in submission.notebooks for grade in notebook.grades]
+    exercises = {
+        grade.name.removesuffix("-check"): {
+            "score": grade.score,
+            "max_score": grade.max_score,
+            "awaits_a_person": bool(grade.needs_manual_grade),
+        }
+        for notebook in submission.notebooks
+        for grade in notebook.grades
+    }
     return {
         "score": max(0.0, submission.score - penalty),
         "max_score": submission.max_score,
         "late_penalty": penalty,
         "submitted": submission.timestamp.isoformat() if submission.timestamp else None,
-        "awaits_a_person": any(bool(grade.needs_manual_grade) for grade in cells),
-        "exercises": {
-            grade.name.removesuffix("-check"): {
-                "score": grade.score,
-                "max_score": grade.max_score,
-                "awaits_a_person": bool(grade.needs_manual_grade),
-            }
-            for grade in cells
-        },
+        "awaits_a_person": any(exercise["awaits_a_person"] for exercise in exercises.values()),
+        "exercises": exercises,
     }
 
 
@@ -77,14 +87,14 @@ class _Exporter(ExportPlugin):
         """Write the file; end with a sentence where something that was asked for is not there."""
         path = Path(self.to or self.default)
         try:
-            text = self.text(grades(gradebook, self.student, self.assignment), gradebook)
+            text = self.text(grades(gradebook, self.student, self.assignment))
             with tempfile.NamedTemporaryFile(
                 "w", dir=path.parent, suffix=".part", encoding="utf-8", newline="", delete=False
             ) as part:
                 part.write(text)
             Path(part.name).replace(path)
-        except KeyError as error:
-            sys.exit(f"Nothing was exported: {error.args[0]}.")
+        except Problem as problem:
+            sys.exit(f"Nothing was exported: {problem}.")
         except OSError as error:
             sys.exit(f"Nothing was exported: {path} cannot be written ({error.strerror}).")
         self.log.info("Exported grades to %s", path)
@@ -101,19 +111,18 @@ class _Columns(_Exporter):
     )
     missing_is_zero = Bool(False, help="write 0 for what was not handed in").tag(config=True)
 
-    def table(self, students):
+    def table(self, found):
         """Return the names of the assignments' columns, and the cells of each student."""
-        names = list(students[0]["assignments"]) if students else []
-        rows = [[self._cell(student["assignments"][name]) for name in names] for student in students]
-        waiting = [
-            f"{student['id']} ({name})"
-            for student in students
-            for name, found in student["assignments"].items()
-            if found and found["awaits_a_person"]
-        ]
-        if waiting:
-            self.log.warning("Left empty, since an answer awaits a person: %s", ", ".join(waiting))
-        return [self.columns.get(name, name) for name in names], rows
+        handed_in = [student["assignments"] for student in found["students"]]
+        waiting = {
+            name: sum(bool(each[name] and each[name]["awaits_a_person"]) for each in handed_in)
+            for name in found["assignments"]
+        }
+        if any(waiting.values()):
+            counts = ", ".join(f"{name} ({count})" for name, count in waiting.items() if count)
+            self.log.warning("Left empty, since an answer awaits a person: %s", counts)
+        names = [self.columns.get(name, name) for name in found["assignments"]]
+        return names, [[self._cell(each) for each in student.values()] for student in handed_in]
 
     def _cell(self, found):
         if found is None:
@@ -136,14 +145,13 @@ class CanvasCsv(_Columns):
     ).tag(config=True)
     section = Unicode("", help="the section of all students, where Canvas asks for one").tag(config=True)
 
-    def text(self, students, gradebook):
+    def text(self, found):
         """Return the file's text."""
-        names, rows = self.table(students)
-        most = {assignment.name: f"{assignment.max_score:.10g}" for assignment in gradebook.assignments}
-        order = list(students[0]["assignments"]) if students else []
+        names, rows = self.table(found)
+        most = [f"{points:.10g}" for points in found["assignments"].values()]
         head = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", *names]
-        lines = [head, ["    Points Possible", "", "", "", "", *(most[name] for name in order)]]
-        for student, row in zip(students, rows, strict=True):
+        lines = [head, ["    Points Possible", "", "", "", "", *most]]
+        for student, row in zip(found["students"], rows, strict=True):
             ids = {"ID": student["lms_user_id"] or "", "SIS User ID": "", "SIS Login ID": ""}
             ids[self.id_column] = student["id"]
             name = ", ".join(filter(None, [student["last_name"], student["first_name"]])) or student["id"]
@@ -160,10 +168,10 @@ class MoodleCsv(_Columns):
 
     default = "moodle.csv"
 
-    def text(self, students, gradebook):
+    def text(self, found):
         """Return the file's text."""
-        names, rows = self.table(students)
-        who = [[student[key] for key in ("first_name", "last_name", "id", "email")] for student in students]
+        names, rows = self.table(found)
+        who = [[student[key] for key in ("first_name", "last_name", "id", "email")] for student in found["students"]]
         head = ["First name", "Last name", "ID number", "Email address", *names]
         return _csv([head, *(person + row for person, row in zip(who, rows, strict=True))])
 
@@ -173,12 +181,12 @@ class ExercisesCsv(_Exporter):
 
     default = "exercises.csv"
 
-    def text(self, students, gradebook):
+    def text(self, found):
         """Return the file's text."""
         lines = [["student_id", "assignment", "exercise", "score", "max_score", "awaits_a_person"]]
-        for student in students:
-            for assignment, found in student["assignments"].items():
-                for exercise, cell in found["exercises"].items() if found else ():
+        for student in found["students"]:
+            for assignment, each in student["assignments"].items():
+                for exercise, cell in each["exercises"].items() if each else ():
                     scores = [f"{cell[key]:.10g}" for key in ("score", "max_score")]
                     waits = "yes" if cell["awaits_a_person"] else "no"
                     lines.append([student["id"], assignment, exercise, *scores, waits])
@@ -190,9 +198,9 @@ class Json(_Exporter):
 
     default = "grades.json"
 
-    def text(self, students, gradebook):
+    def text(self, found):
         """Return the file's text."""
-        return json.dumps({"course": gradebook.course_id, "students": students}, indent=1, ensure_ascii=False) + "\n"
+        return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
 
 
 def _csv(lines):

@@ -14,7 +14,7 @@ import yaml
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
-from website import LAYOUT, MATHEMATICS, Visitor, barriers, build
+from website import LAYOUT, Visitor, barriers, build
 
 import rnnplot
 from publish import execution, figures, reader
@@ -53,7 +53,7 @@ def looked_at(book, browser):
             visitor.close()
             seen.clear()
         if (name, mode, width) not in seen:
-            seen[name, mode, width] = visitor(name, mode, width, without=[MATHEMATICS] if mode == "dark" else [])
+            seen[name, mode, width] = visitor(name, mode, width, formulas=mode == "light")
         return seen[name, mode, width]
 
     yield look
@@ -183,7 +183,7 @@ def test_exactly_the_pages_with_movable_figures_load_their_script(looked_at, nam
 def test_movable_figures_have_their_height_before_their_script_runs(looked_at, visit, name, width):
     heights = "[...document.querySelectorAll('.movable')].map(e => e.getBoundingClientRect().height)"
     after = looked_at(name, width=width).page.evaluate(heights)
-    page = visit(name, width=width, without=["movable.js", MATHEMATICS]).page
+    page = visit(name, width=width, without=["movable.js"]).page
     assert page.locator("svg.movable-drawing").count() == 0
     assert page.evaluate(heights) == pytest.approx(after, abs=1)
 

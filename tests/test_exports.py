@@ -4,6 +4,7 @@ import csv
 import json
 
 import pytest
+import quick_gradebooks  # noqa: F401, makes them quick
 from nbgrader.api import Gradebook
 from nbgrader.apps import NbGraderApp
 from traitlets.config import Config
@@ -86,6 +87,7 @@ def test_every_exercise_of_what_was_handed_in_has_a_row(gradebook, tmp_path):
 def test_json_holds_it_all(gradebook, tmp_path):
     found = json.loads(exported(exports.Json, gradebook, tmp_path, student=["bo"]))
     assert found["course"] == "recurrence"
+    assert found["assignments"] == dict.fromkeys(SLUGS, 3)
     (bo,) = found["students"]
     assert bo["assignments"][SLUGS[1]] is None
     first = bo["assignments"][SLUGS[0]]
@@ -94,9 +96,9 @@ def test_json_holds_it_all(gradebook, tmp_path):
     assert first["exercises"]["step"] == {"score": 1.5, "max_score": 2, "awaits_a_person": False}
 
 
-def test_who_waits_for_a_person_is_named(gradebook, tmp_path, caplog):
+def test_what_waits_for_a_person_is_named(gradebook, tmp_path, caplog):
     exported(exports.MoodleCsv, gradebook, tmp_path)
-    assert "Left empty, since an answer awaits a person: cem (01_forward)" in caplog.text
+    assert "Left empty, since an answer awaits a person: 01_forward (1)" in caplog.text
 
 
 @pytest.mark.parametrize(

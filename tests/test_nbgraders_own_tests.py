@@ -1,6 +1,7 @@
 """nbgrader's own tests of autograding, feedback and gradebook pass with this course's configuration, but for a list."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -27,14 +28,6 @@ DIFFERENT = {
     "TestNbGraderAutograde.test_autograde_timeout": "Execute.timeout is not read; the sandbox has limits of its own",
 }
 OWN = ("c.CourseDirectory.course_id", "c.CourseDirectory.root", "c.Exchange.root")  # the tests bring theirs
-PLUGIN = '''"""Saves minutes: alembic is asked once, not for every gradebook."""
-
-import functools
-
-import nbgrader.api
-
-nbgrader.api.get_alembic_version = functools.cache(nbgrader.api.get_alembic_version)
-'''
 pytestmark = [
     pytest.mark.long,
     pytest.mark.skipif(
@@ -52,13 +45,22 @@ def outcomes(tmp_path_factory, needs):
     config = "\n".join(line for line in CONFIG.splitlines() if not line.startswith(OWN))
     config += '\nc.GradeOutside.limits = {"cell": 8}\n'  # one test sleeps for 5, another for ever
     (folder / "nbgrader_config.py").write_text(config, encoding="utf-8")
-    (folder / "quick.py").write_text(PLUGIN, encoding="utf-8")
+    shutil.copy(Path(__file__).with_name("quick_gradebooks.py"), folder)
     environment = os.environ | {
         "HOME": str(folder), "TMPDIR": str(folder), "JUPYTER_CONFIG_PATH": str(folder),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]),
     }  # fmt: skip
-    options = ["-p", "no:cacheprovider", "-p", "quick", "-c", os.devnull, f"--rootdir={folder}", "--junitxml=found.xml"]
+    options = [
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "quick_gradebooks",
+        "-c",
+        os.devnull,
+        f"--rootdir={folder}",
+        "--junitxml=found.xml",
+    ]
     command = [sys.executable, "-m", "pytest", "-q", *options, "--pyargs", *(f"nbgrader.tests.{m}" for m in MODULES)]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode in (0, 1), done.stdout + done.stderr

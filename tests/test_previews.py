@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from website import MATHEMATICS, barriers
+from website import barriers
 
 from publish import manuscript, plain, previews, rules
 
@@ -67,7 +67,7 @@ REACH = {"pointer": lambda page, link: link.hover(), "keyboard": focus}
 @pytest.mark.parametrize("reach", REACH)
 def test_a_link_shows_what_it_leads_to_until_escape(chapter, kind, reach):
     _, shown, mathematics = LINKS[kind]
-    seen = chapter(without=[] if mathematics else [MATHEMATICS])
+    seen = chapter(formulas=mathematics)
     page, link = seen.page, link_of(seen.page, kind)
     assert not tip_of(page).is_visible()
     REACH[reach](page, link)
@@ -149,7 +149,7 @@ def test_a_finger_opens_no_preview_and_a_tap_follows_the_link(chapter):
 @pytest.mark.parametrize("mode", ["light", "dark"])
 @pytest.mark.parametrize("width", [375, 1280])
 def test_axe_finds_no_barrier_in_an_open_preview(chapter, mode, width):
-    seen = chapter(mode, width, without=[MATHEMATICS] if mode == "dark" else [])
+    seen = chapter(mode, width, formulas=mode == "light")
     contrast = (ROOT / "tests" / "contrast.js").read_text("utf-8")
     for kind in ("equation", "figure", "term"):
         focus(seen.page, link_of(seen.page, kind))

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from website import MATHEMATICS, barriers
+from website import barriers
 
 import rnncore
 from publish import __main__ as command
@@ -256,7 +256,7 @@ def choose(page, check, right):
 
 @needs_manuscript
 def test_a_wrong_choice_explains_itself_a_right_one_counts_and_both_are_there_after_a_reload(chapter):
-    seen = chapter(without=[])
+    seen = chapter(formulas=True)
     page, progress = seen.page, seen.page.locator(".selfcheck-progress a")
     assert progress.inner_text() == "0 of 4 self-checks answered"
     wrong = choose(page, 0, right=False)
@@ -363,7 +363,7 @@ def test_in_print_the_answers_stand_below_the_choices(chapter):
 @pytest.mark.parametrize("mode", ["light", "dark"])
 @pytest.mark.parametrize("width", [375, 1280])
 def test_axe_finds_no_barrier_in_answered_self_checks(chapter, mode, width):
-    seen = chapter(mode, width, without=[MATHEMATICS] if mode == "dark" else [])
+    seen = chapter(mode, width, formulas=mode == "light")
     choose(seen.page, 0, right=False)
     choose(seen.page, 1, right=True)
     assert barriers(seen.page, ".selfcheck") == []

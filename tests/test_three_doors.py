@@ -59,7 +59,7 @@ def mistaken(course):
 
 @pytest.mark.xdist_group("doors of a reader")
 def test_a_reader_searches_follows_a_preview_moves_a_figure_answers_and_finds_the_progress_again(visit):
-    seen = visit("index", without=[])
+    seen = visit("index", formulas=True)
     page = seen.page
 
     page.get_by_role("button", name="Search").first.click()

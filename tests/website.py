@@ -62,11 +62,14 @@ class Visitor:
     def __init__(self, book, browser):
         self.book, self.browser, self.contexts = book, browser, []
 
-    def __call__(self, name, mode="light", width=1280, without=(MATHEMATICS,), **options):
-        """Return the `Visit` of a page, `without` the scripts named; options are those of a browser context."""
+    def __call__(self, name, mode="light", width=1280, formulas=False, without=(), **options):
+        """Return the `Visit` of a page, its formulas typeset if wanted, `without` the scripts that are named.
+
+        Other options are those of a browser context.
+        """
         context = self.browser.new_context(viewport={"width": width, "height": 900}, color_scheme=mode, **options)
         self.contexts.append(context)
-        for script in without:
+        for script in (*without, *([] if formulas else [MATHEMATICS])):
             context.route(f"**/{script}*", lambda route: route.fulfill(body=""))
         seen = Visit(context.new_page(), [], [])
         seen.page.on("request", lambda request: seen.requests.append(request.url))

@@ -355,9 +355,26 @@ def _reported(errors, median=_middle, low=min, high=max, coverage=lambda S: 1 - 
     return dict(zip(("median", "low", "high", "coverage"), map(np.float64, values), strict=True))
 
 
-def _mean(errors, spread=0.0):
-    """Return the mean plus so many standard deviations."""
-    return np.mean(errors) + spread * np.std(errors)
+def _mean(errors):
+    return np.mean(errors)
+
+
+def _below(errors):
+    """Return the mean less a standard deviation."""
+    return np.mean(errors) - np.std(errors)
+
+
+def _above(errors):
+    return np.mean(errors) + np.std(errors)
+
+
+def _below_of_sample(errors):
+    """Return the mean less a standard deviation that is divided by S - 1."""
+    return np.mean(errors) - np.std(errors, ddof=1)
+
+
+def _above_of_sample(errors):
+    return np.mean(errors) + np.std(errors, ddof=1)
 
 
 def _beside(errors, spread):
@@ -365,9 +382,9 @@ def _beside(errors, spread):
     return _middle(errors) + spread * np.std(errors)
 
 
-def _of_sample(errors, sign, root=1.0):
-    """Return the mean plus or minus a standard deviation that is divided by S - 1, over a root."""
-    return np.mean(errors) + sign * np.std(errors, ddof=1) / root
+def _error_beside(errors, sign, ddof=0):
+    """Return the mean plus or minus its standard error."""
+    return np.mean(errors) + sign * np.std(errors, ddof=ddof) / len(errors) ** 0.5
 
 
 def _equal_ones_once(errors):
@@ -438,8 +455,8 @@ REPORT_RUNS = Exercise(
             partial(
                 _reported,
                 median=_mean,
-                low=lambda errors: _mean(errors, -1.0),
-                high=lambda errors: _mean(errors, 1.0),
+                low=_below,
+                high=_above,
             ),
             f"{CENTRE} {RANGE}",
         ),
@@ -447,8 +464,8 @@ REPORT_RUNS = Exercise(
             partial(
                 _reported,
                 median=_mean,
-                low=lambda errors: _of_sample(errors, -1),
-                high=lambda errors: _of_sample(errors, 1),
+                low=_below_of_sample,
+                high=_above_of_sample,
             ),
             f"{CENTRE} {RANGE}",
         ),
@@ -456,8 +473,8 @@ REPORT_RUNS = Exercise(
             partial(
                 _reported,
                 median=_mean,
-                low=lambda errors: _mean(errors, -1 / len(errors) ** 0.5),
-                high=lambda errors: _mean(errors, 1 / len(errors) ** 0.5),
+                low=lambda errors: _error_beside(errors, -1),
+                high=lambda errors: _error_beside(errors, 1),
             ),
             f"{CENTRE} {RANGE}",
         ),
@@ -465,8 +482,8 @@ REPORT_RUNS = Exercise(
             partial(
                 _reported,
                 median=_mean,
-                low=lambda errors: _of_sample(errors, -1, len(errors) ** 0.5),
-                high=lambda errors: _of_sample(errors, 1, len(errors) ** 0.5),
+                low=lambda errors: _error_beside(errors, -1, ddof=1),
+                high=lambda errors: _error_beside(errors, 1, ddof=1),
             ),
             f"{CENTRE} {RANGE}",
         ),
@@ -479,19 +496,11 @@ REPORT_RUNS = Exercise(
             RANGE,
         ),
         "mean ± standard deviation stands in place of the range": M(
-            partial(
-                _reported,
-                low=lambda errors: _mean(errors, -1.0),
-                high=lambda errors: _mean(errors, 1.0),
-            ),
+            partial(_reported, low=_below, high=_above),
             RANGE,
         ),
         "mean ± standard deviation, divided by S - 1, stands in place of the range": M(
-            partial(
-                _reported,
-                low=lambda errors: _of_sample(errors, -1),
-                high=lambda errors: _of_sample(errors, 1),
-            ),
+            partial(_reported, low=_below_of_sample, high=_above_of_sample),
             RANGE,
         ),
         "equal errors count as one run": M(
