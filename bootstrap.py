@@ -129,7 +129,7 @@ def install(folder, environment):
     """Install the requirements, showing what pip says."""
     say("Installing what requirements.txt names: about 2 GB, which takes some minutes the first time.")
     pip = subprocess.Popen(
-        [python_of(environment), "-m", "pip", "install", "-r", "requirements.txt"],
+        [python_of(environment), "-m", "pip", "install", "--no-compile", "-r", "requirements.txt"],
         cwd=folder,
         env=dict(os.environ, PIP_DISABLE_PIP_VERSION_CHECK="1", PIP_ROOT_USER_ACTION="ignore"),
         stderr=subprocess.PIPE,
@@ -142,6 +142,9 @@ def install(folder, environment):
         complaints.append(line)
     if pip.wait() != 0:
         sys.exit(f"pip failed: {remedy_for(''.join(complaints))}, then run `make` again.")
+    # pip would compile one module after the other; packages bring some that are for another Python: let those be.
+    compiling = [python_of(environment), "-m", "compileall", "-q", "-j", "0", environment / "lib"]
+    subprocess.run(compiling, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
 
 
 def remedy_for(complaints):

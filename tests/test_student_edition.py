@@ -18,6 +18,7 @@ from pathlib import Path
 import leaks
 import nbformat
 import pytest
+from furnished import furnish
 
 from publish import execution, manuscript, notebooks
 
@@ -61,7 +62,8 @@ def texts(edition):
 
 @pytest.fixture(scope="session")
 def made(edition, texts):
-    """The edition after its texts were read and `make` ran: an environment of its own and the book."""
+    """The edition after its texts were read and `make` ran: an environment of its own, updated, and the book."""
+    furnish(edition)
     done = make(edition)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done
@@ -77,8 +79,7 @@ def surroundings():
     """Return the variables of a terminal in which nothing of this repository is active."""
     path = [folder for folder in os.environ["PATH"].split(os.pathsep) if Path(folder).parent != Path(sys.prefix)]
     kept = {name: value for name, value in os.environ.items() if name not in UNSET}
-    # Of the 13,000 modules that are installed few are imported here: let those alone be compiled.
-    return kept | {"PATH": os.pathsep.join(path), "PIP_NO_COMPILE": "1"}
+    return kept | {"PATH": os.pathsep.join(path)}
 
 
 def checks(notebook):
