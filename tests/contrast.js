@@ -1,5 +1,6 @@
 // The lowest contrast, as WCAG counts it, of any text below a selector with what lies behind it: [ratio, text].
-// A drawing counts with its ink, and so do the labels that the stylesheet writes.
+// A drawing counts with its ink, and so do the labels that the stylesheet writes; text of size 0 does not, which names
+// a link that is laid over a card.
 (selector) => {
   const rgba = (colour) => {
     const [red, green, blue, alpha = 1] = colour.match(/[\d.]+/g).map(Number);
@@ -15,19 +16,25 @@
     }
     return rgba("rgb(255, 255, 255)");
   };
+  // what is written at an element, each with what lies behind it
   const inks = (element) => {
+    const paper = behind(element);
     const label = getComputedStyle(element, "::before");
-    const written = [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+    const ownPaper = rgba(label.backgroundColor);
+    const text = [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+    const written = text && getComputedStyle(element).fontSize !== "0px";
     return [
-      ...(written || element.matches("svg") ? [getComputedStyle(element).color] : []),
-      ...(/\w/.test(label.content) && label.content !== "none" ? [label.color] : []),
+      ...(written || element.matches("svg[role=img]") ? [[getComputedStyle(element).color, paper]] : []),
+      ...(/\w/.test(label.content) && label.content !== "none"
+        ? [[label.color, ownPaper.alpha > 0.99 ? ownPaper : paper]]
+        : []),
     ];
   };
   const found = [];
   for (const element of document.querySelectorAll(`:is(${selector}), :is(${selector}) *`)) {
     if (!element.checkVisibility({ opacityProperty: true, visibilityProperty: true })) continue;
-    for (const ink of inks(element)) {
-      const [low, high] = [luminance(rgba(ink)), luminance(behind(element))].sort((a, b) => a - b);
+    for (const [ink, paper] of inks(element)) {
+      const [low, high] = [luminance(rgba(ink)), luminance(paper)].sort((a, b) => a - b);
       found.push([(high + 0.05) / (low + 0.05), element.textContent.trim().slice(0, 40)]);
     }
   }

@@ -49,4 +49,3 @@ def bring(path, place, python):
         lines = lines[2:]
     place.write_text(SHELL.format(python=python) + "".join(lines))
     place.chmod(0o755)
-

@@ -25,19 +25,27 @@ def small(out, *more):
     return json.loads(out.read_text("utf-8"))
 
 
-def test_a_small_run_is_written_with_its_provenance_and_a_second_one_runs_nothing(tmp_path, monkeypatch):
-    first = small(tmp_path / "small.json")
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory):
+    """The file with the results of a small run."""
+    out = tmp_path_factory.mktemp("ran") / "small.json"
+    small(out)
+    return out
+
+
+def test_a_small_run_is_written_with_its_provenance_and_a_second_one_runs_nothing(ran, monkeypatch):
+    first = json.loads(ran.read_text("utf-8"))
     assert [(run["seed"], run["unit"]) for run in first["runs"]] == [
         *itertools.product(compare.TUNED, ("linear", "GRU")),
         *itertools.product(compare.TESTED, ("linear", "GRU")),
     ]
     assert first["provenance"]["PyTorch"] == torch.__version__
     monkeypatch.setattr(compare, "learn", None)  # would raise
-    assert small(tmp_path / "small.json") == first
+    assert small(ran) == first
 
 
-def test_two_jobs_at_a_time_give_what_one_gives(tmp_path):
-    assert small(tmp_path / "one.json")["runs"] == small(tmp_path / "two.json", "--jobs", "2")["runs"]
+def test_two_jobs_at_a_time_give_what_one_gives(ran, tmp_path):
+    assert small(tmp_path / "two.json", "--jobs", "2")["runs"] == json.loads(ran.read_text("utf-8"))["runs"]
 
 
 @pytest.mark.parametrize(
@@ -50,14 +58,12 @@ def test_two_jobs_at_a_time_give_what_one_gives(tmp_path):
         (["--units", "Elman"], "invalid choice: 'Elman'"),
     ],
 )
-def test_what_cannot_be_run_is_refused_and_nothing_is_lost(tmp_path, capsys, wrong, why):
-    out = tmp_path / "small.json"
-    small(out)
-    before = out.read_bytes()
+def test_what_cannot_be_run_is_refused_and_nothing_is_lost(ran, capsys, wrong, why):
+    before = ran.read_bytes()
     with pytest.raises(SystemExit):
-        compare.main([*SMALL, *wrong, "--out", str(out)])
+        compare.main([*SMALL, *wrong, "--out", str(ran)])
     assert why in " ".join(capsys.readouterr().err.split())
-    assert out.read_bytes() == before
+    assert ran.read_bytes() == before
 
 
 @pytest.mark.parametrize(("name", "unit"), GROUPS)
