@@ -28,7 +28,7 @@ SLOW = (  # which build modules and run PyTorch's operations, or whose answers a
     probes.lstm_returned,
     probes.predictions,
 )
-SCORED = 40  # seeds for which a mistake's score is looked at
+SCORED = 20  # seeds for which a mistake's score is looked at
 NAMED = 10  # of these, seeds for which it is looked for by name
 MISTAKES = [(exercise, name) for exercise in CHECKED for name in exercise.misconceptions]
 
