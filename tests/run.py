@@ -23,11 +23,11 @@ CHECKS = {
     "style": ("ruff", "check", "."),
     "layout": ("ruff", "format", "--check", "."),
     "notebooks": ("publish", "--check"),
-    # Three groups of tests at a time, in our order: most tests wait for a process of theirs.
+    # Several groups of tests at a time, in our order.
     "tests": (
         "pytest",
         "--verbose",
-        "--numprocesses=3",
+        "--numprocesses=auto",
         "--dist=loadgroup",
         "--no-loadscope-reorder",
         f"--junitxml={REPORT}",
@@ -50,6 +50,8 @@ def main(root, arguments):
         print("`make test FORCE=1` runs them again")
         return 0
     record.parent.mkdir(exist_ok=True)
+    # What `auto` means: more than there are processors, since many a test waits for a process of its own.
+    os.environ.setdefault("PYTEST_XDIST_AUTO_NUM_WORKERS", str(min(2 * os.cpu_count(), 8)))
     failed = [name for name, check in CHECKS.items() if not passes(name, check, root)]
     if failed:
         print(f"make test: failed: {', '.join(failed)}")
