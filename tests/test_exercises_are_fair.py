@@ -29,7 +29,7 @@ SLOW = (  # which build modules and run PyTorch's operations, or whose answers a
     probes.predictions,
 )
 SCORED = 20  # seeds for which a mistake's score is looked at
-NAMED = 10  # of these, seeds for which it is looked for by name
+NAMED = 6  # of these, seeds for which it is looked for by name
 MISTAKES = [(exercise, name) for exercise in CHECKED for name in exercise.misconceptions]
 
 everywhere = pytest.mark.parametrize("exercise", CHECKED, ids=IDS)
