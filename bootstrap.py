@@ -143,6 +143,7 @@ def install(folder, environment):
     if pip.wait() != 0:
         sys.exit(f"pip failed: {remedy_for(''.join(complaints))}, then run `make` again.")
     # pip would compile one module after the other; packages bring some that are for another Python: let those be.
+    say("Compiling what was installed.")
     compiling = [python_of(environment), "-m", "compileall", "-q", "-j", "0", environment / "lib"]
     subprocess.run(compiling, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
 

@@ -19,11 +19,13 @@ from xml.etree import ElementTree
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = ("bwrap", "chromium", "git", "make")
 REPORT = "_build/tests.xml"
+# More than there are processors, since many a test waits for a process of its own. Who sets the variable decides.
+WORKERS = {"PYTEST_XDIST_AUTO_NUM_WORKERS": str(min(2 * os.cpu_count(), 8))}
 CHECKS = {
     "style": ("ruff", "check", "."),
     "layout": ("ruff", "format", "--check", "."),
     "notebooks": ("publish", "--check"),
-    # Several groups of tests at a time, in our order.
+    # Several groups of tests at a time, in our order: as many as WORKERS says.
     "tests": (
         "pytest",
         "--verbose",
@@ -50,8 +52,6 @@ def main(root, arguments):
         print("`make test FORCE=1` runs them again")
         return 0
     record.parent.mkdir(exist_ok=True)
-    # What `auto` means: more than there are processors, since many a test waits for a process of its own.
-    os.environ.setdefault("PYTEST_XDIST_AUTO_NUM_WORKERS", str(min(2 * os.cpu_count(), 8)))
     failed = [name for name, check in CHECKS.items() if not passes(name, check, root)]
     if failed:
         print(f"make test: failed: {', '.join(failed)}")
@@ -65,7 +65,8 @@ def main(root, arguments):
 def passes(name, check, root):
     """Run one check and say which."""
     print(f"== {name}: {' '.join(check)}", flush=True)
-    return subprocess.run([sys.executable, "-m", *check], cwd=root, check=False).returncode == 0
+    command = [sys.executable, "-m", *check]
+    return subprocess.run(command, cwd=root, env=WORKERS | os.environ, check=False).returncode == 0
 
 
 def counts(report):

@@ -51,16 +51,8 @@ def outcomes(tmp_path_factory, needs):
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]),
     }  # fmt: skip
-    options = [
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "quick_gradebooks",
-        "-c",
-        os.devnull,
-        f"--rootdir={folder}",
-        "--junitxml=found.xml",
-    ]
+    quick = ["-p", "no:cacheprovider", "-p", "quick_gradebooks"]
+    options = [*quick, "-c", os.devnull, f"--rootdir={folder}", "--junitxml=found.xml"]
     command = [sys.executable, "-m", "pytest", "-q", *options, "--pyargs", *(f"nbgrader.tests.{m}" for m in MODULES)]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode in (0, 1), done.stdout + done.stderr

@@ -300,7 +300,7 @@ def project(tmp_path, root, monkeypatch):
     (tmp_path / "tests" / "test_one.py").write_text("def test_one():\n    pass\n")
     (tmp_path / ".gitignore").write_text((root / ".gitignore").read_text())
     alone = [option for option in run.CHECKS["tests"] if not option.startswith(("--num", "--dist", "--no-loadscope"))]
-    monkeypatch.setattr(run, "CHECKS", {"tests": alone})  # three processes for one test would only take time
+    monkeypatch.setattr(run, "CHECKS", {"tests": alone})  # more processes for one test would only take time
     monkeypatch.delenv("CI", raising=False)
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # to load them takes longer than the test
     return tmp_path
