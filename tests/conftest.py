@@ -101,7 +101,8 @@ def pytest_collection_modifyitems(items):
 
     def place(item):
         group = item.get_closest_marker("xdist_group").args[0]
-        return LONGEST.index(group) if group in LONGEST else len(LONGEST)
+        page = item.callspec.params["name"] if group.startswith("pages ") else ""  # to be opened once for all its tests
+        return LONGEST.index(group) if group in LONGEST else len(LONGEST), page
 
     items.sort(key=place)
 

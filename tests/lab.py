@@ -92,6 +92,7 @@ def server(folder, home, root):
     _settle(home)
     log = home / "server.log"
     command = ["jupyter-lab", "--no-browser", "--allow-root", "--ServerApp.port=0", "--ServerApp.ip=127.0.0.1"]
+    command.append("--LabApp.expose_app_in_browser=True")  # for `Student.show`
     with (
         log.open("w") as out,
         subprocess.Popen(command, cwd=folder, env=environment(home, root), stdout=out, stderr=out) as process,
@@ -183,6 +184,18 @@ class Student(Lab):
         """Open the fetched notebook, which lies at a path, from the list; return its cells, as they are there."""
         self._fetched(slug).locator("a.assignment-notebooks-link").click()
         self._fetched(slug).locator(".nested_list_item a").click()
+        return self.opened(path)
+
+    def show(self, path):
+        """Open the notebook that lies at a path, in the server's folder, in place of what is open; return its cells."""
+        steps = """async name => {
+            for (const one of [...jupyterapp.shell.widgets("main")]) {
+                await one.context?.save();  // or it would ask, for the kernel has noted its version
+                one.close();
+            }
+            await jupyterapp.commands.execute("docmanager:open", {path: name, factory: "Notebook"});
+        }"""
+        self.page.evaluate(steps, path.name)
         return self.opened(path)
 
     def opened(self, path):

@@ -21,15 +21,27 @@ pytestmark = pytest.mark.skipif(
 
 # What Markdown, MyST and TeX leave in a text when nothing renders them.
 RAW = re.compile(r"\$|`|:::|~~~|\{[\w:-]+\}|\\\w|\\[([]|\*\*|\]\(|\+\+\+|^#+ |^\s*\|", re.MULTILINE)
-# Their text, without code and formulas, where such signs are meant.
-PROSE = """cell => {
-    const copy = cell.cloneNode(true);
-    copy.querySelectorAll("code, pre, .katex").forEach((one) => one.remove());
-    return copy.textContent;
-}"""
-
 # What JupyterLab puts where TeX has a fault, a reference leads nowhere, or a directive is not known.
 BROKEN = ".katex-error, [title$='Not Found'], .hover-link[href='#'], .myst-exercise"
+
+# Of a rendered cell: its text without code and formulas, where such signs are meant; how often it has what; what is
+# broken in it.
+SEEN = """(cell, [kinds, broken]) => {
+    const copy = cell.cloneNode(true);
+    copy.querySelectorAll("code, pre, .katex").forEach((one) => one.remove());
+    return {
+        text: copy.textContent,
+        counts: kinds.map((kind) => cell.querySelectorAll(kind).length),
+        broken: [...cell.querySelectorAll(broken)].map((one) => one.outerHTML),
+    };
+}"""
+# What has to stand there as often as something is written, code apart.
+WRITTEN = {
+    ".katex": r"\$[^$]+\$|\\begin\{equation",
+    "h1, h2, h3": r"^#+ ",
+    "details": r"^```\{dropdown\}",
+    "table": r"^\|[-|]+\|$",
+}
 
 
 def words(text):
@@ -156,9 +168,7 @@ def test_every_cell_of_the_other_chapters_is_rendered_too(browser, root, tmp_pat
         for slug in manuscript.slugs():
             if slug == SLUG:
                 continue
-            # a workspace in which nothing else is open
-            student.go_to(address.replace("/lab?", f"/lab/workspaces/{slug}/tree/{slug}.ipynb?"))
-            for cell in student.opened(folder / f"{slug}.ipynb"):
+            for cell in student.show(folder / f"{slug}.ipynb"):
                 if cell.cell_type == "markdown":
                     look(student, cell)
         assert student.outside == []
@@ -166,16 +176,12 @@ def test_every_cell_of_the_other_chapters_is_rendered_too(browser, root, tmp_pat
 
 def look(student, cell):
     """See that nothing of a Markdown cell stands there as it was written, and that every formula is typeset."""
-    rendered = student.rendered(cell.id)
-    text = rendered.evaluate(PROSE)
-    assert text.strip()
-    assert RAW.findall(text) == [], text
+    seen = student.rendered(cell.id).evaluate(SEEN, [list(WRITTEN), BROKEN])
+    assert seen["text"].strip()
+    assert RAW.findall(seen["text"]) == [], seen["text"]
     plain = re.sub(r"(?<!`)`[^`\n]+`", "", cell.source)
-    formulas = len(re.findall(r"\$[^$]+\$|\\begin\{equation", plain))
-    assert rendered.locator(".katex").count() == formulas, cell.source
-    assert rendered.locator(BROKEN).evaluate_all("all => all.map(one => one.outerHTML)") == []
-    for sign, kind in ((r"^#+ ", "h1, h2, h3"), (r"^```\{dropdown\}", "details"), (r"^\|[-|]+\|$", "table")):
-        assert rendered.locator(kind).count() == len(re.findall(sign, plain, re.M)), (kind, cell.source)
+    assert seen["counts"] == [len(re.findall(sign, plain, re.M)) for sign in WRITTEN.values()], cell.source
+    assert seen["broken"] == []
 
 
 @pytest.mark.xdist_group("doors of an instructor")

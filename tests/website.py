@@ -11,6 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 
 MATHEMATICS = "tex-chtml.js"  # MathJax, which takes more than half of the time that a chapter needs to open
 LAYOUT = ("scrollable-region-focusable", "target-size")  # axe's rules that a narrow screen can break by itself
+SLOW = ("color-contrast", "link-in-text-block", "target-size")  # a second each on a long page, the others two in all
 
 
 @dataclass
@@ -22,14 +23,13 @@ class Visit:
     errors: list
 
 
-def barriers(page, context=None, contrast=True, only=(), hide=""):
+def barriers(page, context=None, without=(), only=(), hide=""):
     """Return what axe-core finds in a page, or a part of it, as "rule: element".
 
     Its preloading of stylesheets is no use on files; and where a rule holds, every element need not be described.
-    Contrast takes most of the time: it can be left out, looked at alone (`only` of these rules), and what matches
-    `hide` can be taken out of sight meanwhile.
+    It can go `without` some rules or by `only` some, and what matches `hide` can be taken out of sight meanwhile.
     """
-    options = {"preload": False, "resultTypes": ["violations"], "rules": {"color-contrast": {"enabled": contrast}}}
+    options = {"preload": False, "resultTypes": ["violations"], "rules": {rule: {"enabled": False} for rule in without}}
     if only:
         options["runOnly"] = list(only)
     hidden = hide and page.add_style_tag(content=f"{hide} {{ display: none !important; }}")
