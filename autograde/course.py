@@ -96,7 +96,10 @@ def quietly(step, *arguments, **options):
         temp_attrs(tables, create_all=partial(_create_missing, tables, tables.create_all)),
     ):
         warnings.filterwarnings("ignore", category=SAWarning, module="nbgrader")  # nothing a user could act on
-        return step(*arguments, **options)
+        result = step(*arguments, **options)
+    if (result.get("error") or "").rstrip().endswith("KeyboardInterrupt"):  # nbgrader takes Ctrl+C for a fault
+        raise KeyboardInterrupt
+    return result
 
 
 # A step opens the gradebook ten times. Each time it would get a new engine, for which SQLAlchemy works out all of its

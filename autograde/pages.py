@@ -1,6 +1,7 @@
 """Writes nbgrader's feedback pages in processes of their own, while this one goes on writing the gradebook."""
 
 import os
+import signal
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context, parent_process
@@ -59,7 +60,8 @@ class Pages:
 
 
 def _end_with_parent():
-    """End this process when its parent is killed, which could not tell it to."""
+    """End this process when its parent is killed, which could not tell it to; Ctrl+C is the parent's to answer."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def wait():
         parent_process().join()

@@ -228,6 +228,21 @@ def test_a_fault_of_the_grading_itself_costs_one_student_until_the_next_run(cour
     assert code == 0, said
 
 
+def test_ctrl_c_while_nbgrader_writes_ends_the_run_and_costs_nobody_anything(course, monkeypatch):
+    hand_in(course, "ada")
+    hand_in(course, "dora")
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("nbgrader.converters.Autograde.start", interrupted)
+        code, said = invoke("grade", SLUG, "--course", str(course.root), "--no-sandbox")
+    assert code == 1 and "Aborted!" in said and "ada" not in said
+    code, said = invoke("grade", SLUG, "--course", str(course.root), "--no-sandbox")
+    assert code == 0 and "2 graded, 0 could not be read or run" in said
+
+
 def test_an_unknown_chapter_is_named_with_the_known_ones(course, project):
     with pytest.raises(Problem, match=rf"no chapter '02_nothing' .* known are: {SLUG}"):
         releasing.release(course, "02_nothing", project)
