@@ -53,9 +53,9 @@ release: chapters  ## course/: the chapters (or ASSIGNMENT=01_forward) released 
 	@$(FULL)
 	@$(RUN) python -m autograde release $(ASSIGNMENT) --course '$(or $(COURSE),course)'
 
-grade: setup  ## grade what your class handed in: ASSIGNMENT=01_forward [STUDENT='a*'] [NO_SANDBOX=1] [COURSE=folder]
+grade: setup  ## grade your class: ASSIGNMENT=01_forward [STUDENT='a*'] [SCHEDULER=tcp://host:8786] [NO_SANDBOX=1] [COURSE=folder]
 	@$(RUN) python -m autograde grade '$(ASSIGNMENT)' --course '$(or $(COURSE),course)' \
-	    $(if $(STUDENT),--student '$(STUDENT)') $(if $(NO_SANDBOX),--no-sandbox)
+	    $(if $(STUDENT),--student '$(STUDENT)') $(if $(NO_SANDBOX),--no-sandbox) $(if $(SCHEDULER),--scheduler '$(SCHEDULER)')
 
 report: setup  ## a page about the class, with plots: ASSIGNMENT=01_forward [COURSE=folder]
 	@$(RUN) python -m autograde report '$(ASSIGNMENT)' --course '$(or $(COURSE),course)'

@@ -54,16 +54,21 @@ def release_command(slugs, course):
 @click.option("--student", default="*", show_default=True, metavar="GLOB", help="Only students whose name matches.")
 @click.option("--jobs", type=click.IntRange(1), help="Notebooks run at a time.  [default: one for each processor]")
 @click.option("--no-sandbox", is_flag=True, help="Run students' code without confinement, as you.")
-def grade(assignment, course, student, jobs, no_sandbox):
+@click.option(
+    "--scheduler", metavar="ADDRESS", help="Run them on the workers of this Dask cluster, such as tcp://host:8786."
+)
+def grade(assignment, course, student, jobs, no_sandbox, scheduler):
     """Grade what was handed in for ASSIGNMENT and write the feedback pages.
 
     Students' code runs in a sandbox and is compared from outside. What was graded before and has not changed is not
     run again; an interrupted run goes on where it stopped.
     """
+    if jobs and scheduler:
+        raise Refusal("--jobs is for this machine; how many a cluster runs at a time, `dask worker --nthreads` says")
     if no_sandbox:
         click.secho("grade: no confinement: students' code runs as you, with your files in reach", fg="red", err=True)
     with refusing():
-        results = classroom.grade(open_course(course), assignment, student, not no_sandbox, jobs)
+        results = classroom.grade(open_course(course), assignment, student, not no_sandbox, jobs, scheduler)
     width = max(len(result.student) for result in results)
     for result in results:
         note = result.problem or ("a person still grades part of it" if result.still_manual else "")

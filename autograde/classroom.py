@@ -24,6 +24,7 @@ from autograde.pages import Pages
 from autograde.sandbox import Sandbox, Unconfined
 
 LOCK = ".grading"  # in a course, held while a run grades it
+WAITING = 32  # notebooks that are given to a cluster at a time, at least: more workers may come
 
 
 @dataclass(frozen=True)
@@ -52,11 +53,12 @@ class Graded:
         return None in self.cells.values()
 
 
-def grade(course, assignment, student="*", confined=True, jobs=None):
+def grade(course, assignment, student="*", confined=True, jobs=None, scheduler=None):
     """Grade the submissions that match, with nbgrader, and write their feedback; return a `Graded` for each.
 
-    Students' cells run in a sandbox, `jobs` notebooks at a time, or unconfined, as the user who calls this. Raises
-    `Problem` when there is nothing to grade, no sandbox can be made, or another run is grading this course.
+    Students' cells run in a sandbox, `jobs` notebooks at a time, or unconfined, as the user who calls this: here, or on
+    the workers of the Dask cluster whose scheduler has this address. Raises `Problem` when there is nothing to grade,
+    no sandbox can be made, another run is grading this course, or the cluster cannot be used.
     """
     students = matching(course, assignment, student)
     steps = course.api.config.get("Autograde", {}).get("autograde_preprocessors", [])
@@ -72,9 +74,14 @@ def grade(course, assignment, student="*", confined=True, jobs=None):
     jobs, written = jobs or os.cpu_count(), _Written(course, assignment)
     failed, done, digests, unwritten = {}, {}, {}, {}
     own = {course.root / "source" / assignment / f"{name}.ipynb": source for name, source in sources.items()}
-    with Pages(course, assignment, jobs) as pages, alone(course), oracle.knowing(own):
+    with (
+        Pages(course, assignment, jobs) as pages,
+        alone(course),
+        oracle.knowing(own),
+        _workers(scheduler, box) as there,
+    ):
         bar = tqdm(total=len(students), desc=f"grading {assignment}", unit="submission", file=sys.stderr)
-        with bar, contextlib.closing(_run_ahead(course, assignment, students, sources, box, jobs)) as ahead:
+        with bar, contextlib.closing(_run_ahead(course, assignment, students, sources, box, jobs, there)) as ahead:
             for name, found, digest, fault in ahead:
                 done[name] = found
                 if fault:
@@ -148,6 +155,15 @@ def alone(course):
         yield
 
 
+def _workers(scheduler, box):
+    """Return a context, of the workers of the cluster with this scheduler, or of None without one."""
+    if not scheduler:
+        return contextlib.nullcontext()
+    from autograde.cluster import Cluster  # noqa: PLC0415, Dask takes a while, and few grade with it
+
+    return Cluster(scheduler, box, say=lambda text: tqdm.write(f"grade: {text}", file=sys.stderr))
+
+
 def _notebooks(course, assignment, student, sources):
     """Yield (notebook, the course's own) of a submission, sanitised."""
     for name, source in sources.items():
@@ -156,36 +172,39 @@ def _notebooks(course, assignment, student, sources):
             yield notebook.sanitised(notebook.read(path), source), source
 
 
-def _run_ahead(course, assignment, students, sources, box, jobs):
+def _run_ahead(course, assignment, students, sources, box, jobs, there=None):
     """Yield (student, results, digest, "") when its notebooks' results lie in the cache, where nbgrader finds them.
 
-    The digest is of everything that the student's entry in the gradebook depends on. Where the grading itself has a
-    fault, the last says so: that student is not graded, and the others are.
+    What is not in the cache runs here, in the sandbox, or `there`, on the workers of a cluster. The digest is of
+    everything that the student's entry in the gradebook depends on. Where the grading itself has a fault, the last says
+    so: that student is not graded, and the others are.
     """
     results.seed_of(course.root)  # drawn before several threads ask for it
 
     def work(student):
         try:
             return *run(student), ""
-        except Unconfined:
+        except (Unconfined, Problem):
             raise
         except Exception as error:
             return student, [], "", f"not graded, by a fault of the grading: {type(error).__name__}: {error}; run again"
 
     def run(student):
         both = _notebooks(course, assignment, student, sources)
-        found = [results.cached(course.root, nb, source, box) for nb, source in both]
+        found = [results.cached(course.root, nb, source, box, there and there.graded) for nb, source in both]
         parts = [result["digest"] for result in found]
         parts.append(_timestamp(course.root / "submitted" / student / assignment / "timestamp.txt"))
         return student, found, hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     try:
-        with box, ThreadPoolExecutor(jobs) as pool:
+        with box, ThreadPoolExecutor(max(WAITING, 2 * there.threads) if there else jobs) as pool:
             waiting = [pool.submit(work, student) for student in students]
             try:
                 for done in waiting:
                     yield done.result()
             finally:
+                if there:
+                    there.stop()
                 pool.shutdown(cancel_futures=True)
     except Unconfined as error:
         raise Problem(str(error)) from None

@@ -4,8 +4,8 @@ import contextlib
 import hashlib
 import json
 import os
+import platform
 import secrets
-import sys
 import threading
 import time
 from dataclasses import asdict
@@ -23,30 +23,36 @@ ROOT = Path(__file__).resolve().parent.parent
 SEED, CACHE = ".seed", ".graded"  # in a course
 
 
-def cached(course, nb, source, box):
-    """Return the result for a sanitised notebook, from the course's cache, or graded now in a sandbox.
+def cached(course, nb, source, box, run=None):
+    """Return the result for a sanitised notebook, from the course's cache, or graded now: by `run`, or by `graded`.
 
-    That is {"verdicts", "outputs", "passed", "problem"}, as in `grader.Result`, "digest", of all it depends on, and
-    "seconds", the time it took.
+    That is what `graded` returns, and "digest", of all that it depends on.
     """
     seed = seed_of(course)
     digest = key(nb, source, seed, box)
     if found := _read(course, digest):
         return found
-    start = time.perf_counter()
-    result = grade(nb, source, box, seed)
-    found = {
-        "verdicts": {name: _plain(verdict) for name, verdict in result.verdicts.items()},
-        "outputs": {str(place): shown for place, shown in result.outputs.items()},
-        "passed": result.passed,
-        "problem": result.problem,
-        "digest": digest,
-        "seconds": round(time.perf_counter() - start, 3),
-    }
+    found = (run or graded)(nb, source, box, seed) | {"digest": digest}
     path = _place(course, digest)
     path.parent.mkdir(exist_ok=True)
     write(path, json.dumps(found))
     return found
+
+
+def graded(nb, source, box, seed):
+    """Grade a sanitised notebook in a sandbox; return the result as plain data.
+
+    That is {"verdicts", "outputs", "passed", "problem"}, as in `grader.Result`, and "seconds", the time it took.
+    """
+    start = time.perf_counter()
+    result = grade(nb, source, box, seed)
+    return {
+        "verdicts": {name: _plain(verdict) for name, verdict in result.verdicts.items()},
+        "outputs": {str(place): shown for place, shown in result.outputs.items()},
+        "passed": result.passed,
+        "problem": result.problem,
+        "seconds": round(time.perf_counter() - start, 3),
+    }
 
 
 def _plain(verdict):
@@ -113,14 +119,16 @@ def key(nb, source, seed, box):
     books = (nb, source)
     told = [[(c.cell_type, c.source, c.metadata.get("tags"), grade_id(c), is_test(c)) for c in b.cells] for b in books]
     limits = [box.confined, asdict(box.limits)]
-    parts = [json.dumps([told, nb.metadata.get("unreadable"), seed, limits]), _environment()]
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    parts = json.dumps([told, nb.metadata.get("unreadable"), seed, limits, environment()])
+    return hashlib.sha256(parts.encode()).hexdigest()
 
 
 @lru_cache
-def _environment():
+def environment():
+    """Return what a result depends on besides notebooks, seed and limits, {name: version}: the same on any machine."""
     files = [*sorted((ROOT / "autograde").rglob("*.py")), ROOT / "rnncore.py", ROOT / "rnnplot.py"]
     for path in (ROOT / name for name in READ):
         files += [path] if path.is_file() else sorted(inner for inner in path.rglob("*") if inner.is_file())
-    digest = hashlib.sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()
-    return f"{digest} {sys.version} {np.__version__} {torch.__version__}"
+    digest = hashlib.sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()[:16]
+    versions = {"Python": platform.python_version(), "NumPy": np.__version__, "PyTorch": torch.__version__}
+    return {"files of the course": digest, **versions}

@@ -67,6 +67,33 @@ def hand_in(home, course, slug, answers, root):
     run(["nbgrader", "submit", slug, "--student=ada"], home, home, root)
 
 
+def begin_class(folder, slug, root, exercise_id):
+    """Make a course with one chapter that eight students handed in: right, untouched, an exercise with six mistakes."""
+    course = begin_course(folder, slug, root)
+    solved = nbformat.read(course.root / "source" / slug / f"{slug}.ipynb", as_version=4).cells
+    right = {cell.id: cell.source for cell in solved if cell.metadata.get("nbgrader", {}).get("solution")}
+    answers = {"right": right, "untouched": {}}
+    for number, mistake in enumerate(list(exercises.find(exercise_id).misconceptions)[:6]):
+        answers[f"mistaken-{number}"] = right | {exercise_id: mistaken(course, slug, exercise_id, mistake)}
+    for student, written in answers.items():
+        path = course.root / "submitted" / student / slug / f"{slug}.ipynb"
+        path.parent.mkdir(parents=True)
+        notebook = nbformat.read(course.root / "release" / slug / f"{slug}.ipynb", as_version=4)
+        for cell in notebook.cells:
+            cell.source = written.get(cell.id, cell.source)
+        nbformat.write(notebook, path)
+    return course
+
+
+def scores(course, slug):
+    """Return what stands in the gradebook, {student: {cell: (points, whether a person is to read it)}}."""
+    with course.api.gradebook as gradebook:
+        return {
+            one.student_id: {g.name: (g.score, g.needs_manual_grade) for part in one.notebooks for g in part.grades}
+            for one in gradebook.assignment_submissions(slug)
+        }
+
+
 def run(command, folder, home, root):
     """Run a command in a folder as the user of a home."""
     done = subprocess.run(command, cwd=folder, env=environment(home, root), capture_output=True, text=True, check=False)
