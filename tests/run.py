@@ -17,7 +17,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parent.parent
-PROGRAMS = ("bwrap", "chromium", "git", "make")
+PROGRAMS = ("bwrap", "chromium", "git", "make", "psql")
 REPORT = "_build/tests.xml"
 # More than there are processors, since many a test waits for a process of its own. Who sets the variable decides.
 WORKERS = {"PYTEST_XDIST_AUTO_NUM_WORKERS": str(min(2 * os.cpu_count(), 8))}
