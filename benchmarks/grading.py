@@ -7,6 +7,7 @@ table and writes grading.md beside this file.
 """
 
 import argparse
+import json
 import os
 import platform
 import shutil
@@ -21,7 +22,7 @@ import nbformat
 from nbgrader.apps.api import NbGraderAPI
 from traitlets.config import PyFileConfigLoader
 
-from autograde import classroom, exercises, sample
+from autograde import classroom, exercises, results, sample
 from autograde.course import Course, quietly
 from autograde.release import ROOT, release
 
@@ -60,6 +61,11 @@ def main(arguments):
                 f"| {title} | this project | {options.submissions} | {ours:.2f} | {by_stock / ours:.1f} |",
                 f"| {title} | this project, nothing changed | {options.submissions} | {again:.2f} | |",
             ]
+        run, rest = parts(Path(folder) / "parts", first, options.submissions)
+        lines += [
+            f"| {first} | of it, the run alone, on one processor | {options.submissions} | {run:.2f} | |",
+            f"| {first} | of it, gradebook and feedback | {options.submissions} | {rest:.2f} | |",
+        ]
         for many in options.many:
             course = a_class(Path(folder) / f"{many}", first, many)
             each = timed(lambda: classroom.grade(course, first)) / many  # noqa: B023
@@ -69,6 +75,20 @@ def main(arguments):
     options.out.write_text("\n".join(["<!-- written by benchmarks/grading.py -->", *lines, "", memory]) + "\n", "utf-8")
     print("\n".join([*lines, "", memory]))
     return 0
+
+
+def parts(folder, slug, submissions):
+    """Return the seconds that a submission takes to run, one at a time, and those for gradebook and page after that."""
+    course = a_class(folder / "run", slug, submissions)
+    known = Course(shutil.copytree(course.root, folder / "known"))
+    classroom.grade(course, slug, jobs=1)
+    shutil.copy(course.root / results.SEED, known.root)
+    (known.root / results.CACHE).mkdir()
+    seconds = 0.0
+    for path in course.root.glob(f"{results.CACHE}/*.json"):
+        seconds += json.loads(path.read_text("utf-8"))["seconds"]
+        shutil.copy(path, known.root / results.CACHE)
+    return seconds / submissions, timed(lambda: classroom.grade(known, slug)) / submissions
 
 
 @contextmanager
