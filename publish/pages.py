@@ -1,11 +1,16 @@
 """The Sphinx extension of the book: which pages are outdated, and what the theme leaves undone."""
 
+import html
+import itertools
 import os
+import re
+import textwrap
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 import jupytext
+from docutils import nodes
 from jupyter_cache.executors.utils import single_nb_execution
 from myst_nb.core.execute import direct
 from myst_nb.core.read import is_myst_markdown_notebook
@@ -77,12 +82,26 @@ def remember(app, docname, content):
 
 
 def mend(app, pagename, templatename, context, doctree):
-    """Give the bibliography's entries the role that their list asks for, and wide tables a way in by keyboard."""
+    """Give bibliography entries their role, wide tables a way in by keyboard, and pages a summary."""
+    if doctree is not None and (text := summary(doctree)):  # which search engines show, and whoever is sent a link
+        context["metatags"] += f'<meta name="description" content="{html.escape(text)}" />'
     if "body" in context:
         body = context["body"].replace('role="doc-biblioentry"', 'role="listitem"')
         # a wide table scrolls in a box of its own, which the keyboard must reach
         box = 'class="pst-scrollable-table-container"'
         context["body"] = body.replace(box, f'{box} tabindex="0"')
+
+
+def summary(doctree):
+    """Return how a page's prose begins, as far as it goes without a formula, in at most 160 characters."""
+    for paragraph in doctree.findall(nodes.paragraph):
+        words = itertools.takewhile(lambda node: not isinstance(node, nodes.math), paragraph.findall())
+        text = "".join(node for node in words if isinstance(node, nodes.Text))
+        if any(paragraph.findall(nodes.math)):
+            text = re.sub(r"[^.?!]*\Z", "", text)  # whole sentences alone
+        if len(text) >= 30 and not isinstance(paragraph.parent, nodes.entry):
+            return textwrap.shorten(text, 160, placeholder=" …")
+    return ""
 
 
 def _ingredients(env, docname):

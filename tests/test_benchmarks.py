@@ -56,3 +56,13 @@ def test_the_gpu_benchmark_says_what_it_needs(tmp_path):
         assert done.returncode == 2
         assert "no CUDA device" in done.stderr
         assert not (tmp_path / "gpu.md").exists()
+
+
+def test_the_pages_that_lighthouse_opened_are_quick_and_without_barriers():
+    """The author's guide shows benchmarks/lighthouse.md; what Lighthouse measures depends on an idle machine."""
+    text = (ROOT / "benchmarks" / "lighthouse.md").read_text("utf-8")
+    rows = re.findall(r"^\| (\S+) \| ([\d.]+) \| ([\d.]+) \|", text, re.MULTILINE)
+    assert len(rows) == 3
+    for page, performance, accessibility in rows:
+        assert (ROOT / f"{page}.md").is_file() or (ROOT / f"{page}.ipynb").is_file()
+        assert float(performance) >= 0.95 and float(accessibility) == 1

@@ -228,6 +228,17 @@ def test_the_download_is_the_student_s_notebook(looked_at, book, root, name):
     nbformat.validate(nbformat.read(target, as_version=4))
 
 
+def test_every_page_has_a_summary_of_its_own_for_who_finds_it_or_is_sent_it(book):
+    found = {}
+    for name in WRITTEN:
+        page = (book / f"{name}.html").read_text("utf-8")
+        (text,) = re.findall(r'<meta name="description" content="([^"]*)"', page)
+        found[name] = html.unescape(text)
+        assert 30 <= len(found[name]) <= 160, f"{name}: {found[name]!r}"
+        assert not re.search(r"[\\${}<>]", found[name]), f"{name}: {found[name]!r}"
+    assert len(set(found.values())) == len(found)
+
+
 def test_search_finds_a_chapter_without_a_server(visit):
     seen = visit("search")
     seen.page.locator("article input[name=q], main input[name=q]").first.fill("bucket")  # in no heading or term
