@@ -24,7 +24,6 @@ from autograde.pages import Pages
 from autograde.sandbox import Sandbox, Unconfined
 
 LOCK = ".grading"  # in a course, held while a run grades it
-WAITING = 32  # notebooks that are given to a cluster at a time, at least: more workers may come
 
 
 @dataclass(frozen=True)
@@ -78,10 +77,10 @@ def grade(course, assignment, student="*", confined=True, jobs=None, scheduler=N
         Pages(course, assignment, jobs) as pages,
         alone(course),
         oracle.knowing(own),
-        _workers(scheduler, box) as there,
+        _place(scheduler, box, jobs) as place,
     ):
         bar = tqdm(total=len(students), desc=f"grading {assignment}", unit="submission", file=sys.stderr)
-        with bar, contextlib.closing(_run_ahead(course, assignment, students, sources, box, jobs, there)) as ahead:
+        with bar, contextlib.closing(_run_ahead(course, assignment, students, sources, box, place)) as ahead:
             for name, found, digest, fault in ahead:
                 done[name] = found
                 if fault:
@@ -155,10 +154,21 @@ def alone(course):
         yield
 
 
-def _workers(scheduler, box):
-    """Return a context, of the workers of the cluster with this scheduler, or of None without one."""
-    if not scheduler:
-        return contextlib.nullcontext()
+@dataclass(frozen=True)
+class _Here:
+    """This machine as a place where notebooks run, so many at a time; `cluster.Cluster` is another."""
+
+    jobs: int
+    graded = staticmethod(results.graded)
+
+    def stop(self):
+        """Do nothing: what runs here is waited for."""
+
+
+def _place(scheduler, box, jobs):
+    """Return a context of the place where notebooks run: the cluster with this scheduler, or, without one, here."""
+    if scheduler is None:
+        return contextlib.nullcontext(_Here(jobs))
     from autograde.cluster import Cluster  # noqa: PLC0415, Dask takes a while, and few grade with it
 
     return Cluster(scheduler, box, say=lambda text: tqdm.write(f"grade: {text}", file=sys.stderr))
@@ -172,12 +182,11 @@ def _notebooks(course, assignment, student, sources):
             yield notebook.sanitised(notebook.read(path), source), source
 
 
-def _run_ahead(course, assignment, students, sources, box, jobs, there=None):
+def _run_ahead(course, assignment, students, sources, box, place):
     """Yield (student, results, digest, "") when its notebooks' results lie in the cache, where nbgrader finds them.
 
-    What is not in the cache runs here, in the sandbox, or `there`, on the workers of a cluster. The digest is of
-    everything that the student's entry in the gradebook depends on. Where the grading itself has a fault, the last says
-    so: that student is not graded, and the others are.
+    What is not in the cache runs at a place. The digest is of everything that the student's entry in the gradebook
+    depends on. Where the grading itself has a fault, the last says so: that student is not graded, and the others are.
     """
     results.seed_of(course.root)  # drawn before several threads ask for it
 
@@ -191,20 +200,19 @@ def _run_ahead(course, assignment, students, sources, box, jobs, there=None):
 
     def run(student):
         both = _notebooks(course, assignment, student, sources)
-        found = [results.cached(course.root, nb, source, box, there and there.graded) for nb, source in both]
+        found = [results.cached(course.root, nb, source, box, place.graded) for nb, source in both]
         parts = [result["digest"] for result in found]
         parts.append(_timestamp(course.root / "submitted" / student / assignment / "timestamp.txt"))
         return student, found, hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     try:
-        with box, ThreadPoolExecutor(max(WAITING, 2 * there.threads) if there else jobs) as pool:
+        with box, ThreadPoolExecutor(place.jobs) as pool:
             waiting = [pool.submit(work, student) for student in students]
             try:
                 for done in waiting:
                     yield done.result()
             finally:
-                if there:
-                    there.stop()
+                place.stop()
                 pool.shutdown(cancel_futures=True)
     except Unconfined as error:
         raise Problem(str(error)) from None

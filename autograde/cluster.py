@@ -9,8 +9,8 @@ from concurrent.futures import CancelledError
 from functools import lru_cache
 
 import nbformat
-from distributed import Client
-from distributed.comm import CommClosedError
+from distributed import Client, Security
+from distributed.comm import CommClosedError, connect
 
 from autograde import results, sandbox
 from autograde.course import Problem
@@ -19,6 +19,7 @@ from autograde.sandbox import Unconfined
 PATIENCE = 8  # seconds until a scheduler is given up that does not answer
 LOOK = 2  # seconds between two looks at which workers there are
 SILENCE = 30  # seconds without a worker until that is said
+WAITING = 32  # notebooks that are given to it at a time, at least: more workers may come
 
 
 class Cluster:
@@ -40,6 +41,7 @@ class Cluster:
     def __enter__(self):
         logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # what is wrong we say in a sentence
         try:
+            asyncio.run(_reach(self.address))  # a client that could not connect would complain once more at its end
             self._client = Client(self.address, timeout=PATIENCE, set_as_default=False)
         except (OSError, ValueError, TypeError) as error:
             raise Problem(
@@ -47,7 +49,7 @@ class Cluster:
                 "and give its address as it prints it, such as tcp://192.168.1.5:8786"
             ) from None
         self._admit()
-        if not self.threads:
+        if not any(self._threads.values()):
             self._client.close()
             why = "none of its workers is fit, see above" if self._threads else "it has no worker"
             raise Problem(f"the cluster at {self.address} cannot grade: {why}; start one: `dask worker {self.address}`")
@@ -65,9 +67,9 @@ class Cluster:
         self._ending.set()
 
     @property
-    def threads(self):
-        """How many notebooks the fit workers run at a time."""
-        return sum(self._threads.values())
+    def jobs(self):
+        """How many notebooks are given to it at a time: twice as many as its fit workers can run."""
+        return max(WAITING, 2 * sum(self._threads.values()))
 
     def graded(self, nb, source, box, seed):
         """Return what `results.graded` returns, from a worker; called from many threads."""
@@ -101,7 +103,7 @@ class Cluster:
                 self._admit()
             except (OSError, CommClosedError, CancelledError):
                 continue  # the scheduler is gone, which whoever waits for a result will find out
-            without = 0 if self.threads else without + LOOK
+            without = 0 if any(self._threads.values()) else without + LOOK
             if without == SILENCE:
                 self._say(f"no worker is left at {self.address}; waiting for one: dask worker {self.address}")
 
@@ -115,13 +117,16 @@ class Cluster:
             names = {address: about["name"] for address, about in self._client.scheduler_info()["workers"].items()}
             for address, reason in found.items():
                 known[address] = 0 if reason else there[address]
-                if isinstance(reason, Exception):
-                    why = f"the course cannot be used there, {reason}; set it up there as here (`make setup`)"
-                else:
-                    why = reason
-                if why:
+                if reason:
+                    unusable = f"the course cannot be used there, {reason}; set it up there as here (`make setup`)"
+                    why = unusable if isinstance(reason, Exception) else reason
                     self._say(f"worker {names.get(address, '')} at {address} is not used: {why}")
         self._threads = known  # at once, for others read it meanwhile
+
+
+async def _reach(address):
+    comm = await connect(address, timeout=PATIENCE, **Security().get_connection_args("client"))
+    await comm.close()
 
 
 def _one_line(error):

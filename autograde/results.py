@@ -23,22 +23,6 @@ ROOT = Path(__file__).resolve().parent.parent
 SEED, CACHE = ".seed", ".graded"  # in a course
 
 
-def cached(course, nb, source, box, run=None):
-    """Return the result for a sanitised notebook, from the course's cache, or graded now: by `run`, or by `graded`.
-
-    That is what `graded` returns, and "digest", of all that it depends on.
-    """
-    seed = seed_of(course)
-    digest = key(nb, source, seed, box)
-    if found := _read(course, digest):
-        return found
-    found = (run or graded)(nb, source, box, seed) | {"digest": digest}
-    path = _place(course, digest)
-    path.parent.mkdir(exist_ok=True)
-    write(path, json.dumps(found))
-    return found
-
-
 def graded(nb, source, box, seed):
     """Grade a sanitised notebook in a sandbox; return the result as plain data.
 
@@ -53,6 +37,22 @@ def graded(nb, source, box, seed):
         "problem": result.problem,
         "seconds": round(time.perf_counter() - start, 3),
     }
+
+
+def cached(course, nb, source, box, run=graded):
+    """Return the result for a sanitised notebook, from the course's cache, or graded now by `run`, as `graded` does.
+
+    That is what `graded` returns, and "digest", of all that it depends on.
+    """
+    seed = seed_of(course)
+    digest = key(nb, source, seed, box)
+    if found := _read(course, digest):
+        return found
+    found = run(nb, source, box, seed) | {"digest": digest}
+    path = _place(course, digest)
+    path.parent.mkdir(exist_ok=True)
+    write(path, json.dumps(found))
+    return found
 
 
 def _plain(verdict):

@@ -6,6 +6,7 @@ lighthouse.md beside this file.
 """
 
 import argparse
+import contextlib
 import functools
 import gzip
 import io
@@ -56,19 +57,13 @@ def main(arguments):
     return 0
 
 
-class served:
-    """Serve a folder on this machine; yields its address."""
-
-    def __init__(self, folder):
-        handler = functools.partial(Host, directory=folder)
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-
-    def __enter__(self):
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        return f"http://127.0.0.1:{self._server.server_port}"
-
-    def __exit__(self, *_):
-        self._server.shutdown()
+@contextlib.contextmanager
+def served(folder):
+    """Serve a folder on this machine; yield its address."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Host, directory=folder)) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
 
 
 class Host(SimpleHTTPRequestHandler):
@@ -115,9 +110,9 @@ def program():
 
 
 def short_of_full(report):
-    """Yield what an audit that counts gave less than full for, with the value where there is one."""
-    weights = {ref["id"] for name in CATEGORIES for ref in report["categories"][name]["auditRefs"] if ref["weight"]}
-    for name in sorted(weights):
+    """Yield the titles of the audits that count and found something."""
+    counted = {ref["id"] for name in CATEGORIES for ref in report["categories"][name]["auditRefs"] if ref["weight"]}
+    for name in sorted(counted):
         audit = report["audits"][name]
         if audit["score"] is not None and audit["score"] < 0.9:
             yield audit["title"]

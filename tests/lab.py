@@ -58,13 +58,18 @@ def mistaken(course, slug, exercise_id, mistake):
 def hand_in(home, course, slug, answers, root):
     """Hand a chapter in for ada with nbgrader's own command; answers are {id of a cell: its text}."""
     begin_student(home, course)
-    shutil.copytree(course.root / "release" / slug, home / slug)
-    path = home / slug / f"{slug}.ipynb"
+    answered(course, slug, answers, home / slug)
+    run(["nbgrader", "submit", slug, "--student=ada"], home, home, root)
+
+
+def answered(course, slug, answers, folder):
+    """Copy a released chapter to a folder, with answers in it, {id of a cell: its text}."""
+    shutil.copytree(course.root / "release" / slug, folder)
+    path = folder / f"{slug}.ipynb"
     notebook = nbformat.read(path, as_version=4)
     for cell in notebook.cells:
         cell.source = answers.get(cell.id, cell.source)
     nbformat.write(notebook, path)
-    run(["nbgrader", "submit", slug, "--student=ada"], home, home, root)
 
 
 def begin_class(folder, slug, root, exercise_id):
@@ -76,12 +81,7 @@ def begin_class(folder, slug, root, exercise_id):
     for number, mistake in enumerate(list(exercises.find(exercise_id).misconceptions)[:6]):
         answers[f"mistaken-{number}"] = right | {exercise_id: mistaken(course, slug, exercise_id, mistake)}
     for student, written in answers.items():
-        path = course.root / "submitted" / student / slug / f"{slug}.ipynb"
-        path.parent.mkdir(parents=True)
-        notebook = nbformat.read(course.root / "release" / slug / f"{slug}.ipynb", as_version=4)
-        for cell in notebook.cells:
-            cell.source = written.get(cell.id, cell.source)
-        nbformat.write(notebook, path)
+        answered(course, slug, written, course.root / "submitted" / student / slug)
     return course
 
 
