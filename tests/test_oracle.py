@@ -52,7 +52,7 @@ NOTHING = dict.fromkeys(FULL, 0.0)
 @pytest.fixture(scope="module")
 def box(needs):
     needs("bwrap")
-    with Sandbox(limits=Limits(wall=12, cpu=8)) as made:
+    with Sandbox(limits=Limits(cpu=8)) as made:
         yield made
 
 
