@@ -61,12 +61,16 @@ def main(arguments):
 
 def table(chosen, there, here):
     """Return the lines of the table."""
-    return [
+    lines = [
         f"<!-- written by benchmarks/attacks.py; attacks {digest()} -->",
         "| attack | the unprotected run | what it gets there | what it gets here |",
         "|---|---|---|---|",
-        *(f"| {a.name} | {a.against} | {there[a.name] or 'NOTHING'} | {here[a.name] or 'nothing'} |" for a in chosen),
     ]
+    for attack in chosen:
+        name = attack.name.replace("__", r"\_\_")  # which Markdown would take for its own
+        got = (there[attack.name] or "NOTHING", here[attack.name] or "nothing")
+        lines.append(f"| {name} | {attack.against} | {' | '.join(got)} |")
+    return lines
 
 
 def digest():

@@ -138,15 +138,7 @@ def private(process):
 
 def a_class(folder, slug, submissions, demos=True):
     """Return a course with so many submissions, those of the sample class over and over."""
-    course, root = Course(folder), ROOT
-    if not demos:
-        root = Path(folder) / "project"
-        source = Path("_build") / "source" / slug / f"{slug}.ipynb"
-        notebook = nbformat.read(ROOT / source, as_version=4)
-        notebook.cells = [cell for cell in notebook.cells if "demo" not in cell.metadata.get("tags", [])]
-        (root / source).parent.mkdir(parents=True)
-        nbformat.write(notebook, root / source)
-    release(course, slug, root)
+    course = released(folder, slug, (lambda nb: None) if demos else without_demos)
     sample.hand_in(course, slug)
     students = sorted(path for path in (course.root / "submitted").iterdir())
     for number in range(submissions):
@@ -159,6 +151,23 @@ def a_class(folder, slug, submissions, demos=True):
     return course
 
 
+def released(folder, slug, change):
+    """Return a course in which a chapter is released, after a change of its solved notebook."""
+    course, root = Course(folder), Path(folder) / "project"
+    source = Path("_build") / "source" / slug / f"{slug}.ipynb"
+    notebook = nbformat.read(ROOT / source, as_version=4)
+    change(notebook)
+    (root / source).parent.mkdir(parents=True)
+    nbformat.write(notebook, root / source)
+    release(course, slug, root)
+    return course
+
+
+def without_demos(notebook):
+    """Leave the demos of a notebook out."""
+    notebook.cells = [cell for cell in notebook.cells if "demo" not in cell.metadata.get("tags", [])]
+
+
 def note(number):
     """Return a cell that makes a submission unlike all others, so that none is found in the cache."""
     return f'{{"cell_type": "markdown", "id": "note-{number}", "metadata": {{}}, "source": "Submission {number}."}}'
@@ -166,9 +175,7 @@ def note(number):
 
 def stock(folder, slug, count):
     """Return the seconds in which nbgrader as it comes grades the first submissions and writes their feedback."""
-    config = folder / "nbgrader_config.py"
-    text = config.read_text("utf-8")
-    config.write_text(text.partition("# Students' code is run in a sandbox")[0] + "c.Execute.timeout = 60\n", "utf-8")
+    config = as_it_comes(folder)
     api = NbGraderAPI(config=PyFileConfigLoader(config.name, path=str(folder)).load_config())
     students = sorted(path.name for path in (folder / "submitted").iterdir())[:count]
 
@@ -178,6 +185,14 @@ def stock(folder, slug, count):
             assert quietly(api.generate_feedback, slug, student)["success"]
 
     return timed(run)
+
+
+def as_it_comes(folder):
+    """Take this project's settings of the grading out of a course's configuration; return the file."""
+    config = folder / "nbgrader_config.py"
+    text = config.read_text("utf-8").partition("# Students' code is run in a sandbox")[0]
+    config.write_text(f"{text}c.Execute.timeout = 60\n", "utf-8")
+    return config
 
 
 def timed(function):

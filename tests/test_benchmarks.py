@@ -46,6 +46,22 @@ def test_the_table_of_attacks_is_of_the_attacks_there_are():
     assert all(row.split(" | ")[-1] == "nothing |" and "NOTHING" not in row for row in rows[2:])
 
 
+def test_the_guides_table_of_peers_is_of_one_run_in_which_nothing_was_gained_here():
+    """The instructor's guide shows benchmarks/peers.md and peers.svg, which take ten minutes to write."""
+    code = "import json, peers; record = json.load(open(peers.HERE / 'peers.json')); print(peers.table(record), end='')"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "benchmarks", capture_output=True, check=True)
+    assert done.stdout == (ROOT / "benchmarks" / "peers.md").read_bytes()
+    record = json.loads((ROOT / "benchmarks" / "peers.json").read_text("utf-8"))
+    assert record["submissions"] == 40
+    drawing = (ROOT / "benchmarks" / "peers.svg").read_text("utf-8")
+    for name, found in record["graders"].items():
+        assert (found["right"], found["blank"]) == (record["of"], 0)
+        assert f"{found['memory']:.3g} by {name.replace(', ', ' with ')}" in drawing
+    assert set(found["forged"].values()) == {0}, "the last is this project"
+    assert found["told_apart"] == found["mistakes"]
+    assert all(any(one["forged"].values()) for one in list(record["graders"].values())[:-1])
+
+
 def test_the_gpu_benchmark_says_what_it_needs(tmp_path):
     command = [sys.executable, ROOT / "benchmarks" / "gpu.py", "--out", tmp_path / "gpu.md", "--repeats", "2"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
