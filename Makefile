@@ -11,12 +11,14 @@ FULL     := test $(EDITION) = full || { echo 'This is the student edition: it ha
 ifneq ($(and $(filter grade report,$(MAKECMDGOALS)),$(if $(ASSIGNMENT),,none)),)
 $(error say which assignment, as in: make $(filter grade report,$(MAKECMDGOALS)) ASSIGNMENT=01_forward)
 endif
+# Sphinx keeps the pages it read even when one has a fault, and would not name the fault again: forget them then.
+BUILD     = $(RUN) jupyter-book build . -W -n --keep-going --builder $(1) || { rm -rf _build/.doctrees; echo 'The book has the faults named above.' >&2; exit 1; }
 # Two ideas of where Python is would mix two installations; more threads only slow small networks down.
 unexport PYTHONHOME PYTHONPATH
 export OMP_NUM_THREADS := 1
 
 .NOTPARALLEL:
-.PHONY: all setup chapters book sample test release grade report lab serve bench pictures clean help
+.PHONY: all setup chapters book pdf sample test release grade report lab serve bench pictures clean help
 
 all: book $(if $(filter full,$(EDITION)),sample)  ## everything: environment, notebooks, book, a graded sample course
 	@echo
@@ -36,10 +38,14 @@ chapters: setup  ## the notebooks, from the manuscripts
 	@echo '== chapters: the notebooks, from the manuscripts'
 	@$(RUN) python -m publish
 
-# Sphinx keeps the pages it read even when one has a fault, and would not name the fault again: forget them then.
 book: chapters  ## the HTML book, in _build/html
 	@echo '== book: the HTML pages, in _build/html'
-	@$(RUN) jupyter-book build . -W -n --keep-going || { rm -rf _build/.doctrees; echo 'The book has the faults named above.' >&2; exit 1; }
+	@$(call BUILD,html)
+
+pdf: chapters  ## the book as one tagged PDF, _build/recurrence.pdf; Chromium prints it
+	@echo '== pdf: the book on one page, then on paper, _build/recurrence.pdf'
+	@$(call BUILD,singlehtml)
+	@$(RUN) python -m publish.pdf
 
 sample: chapters  ## a sample course, released to an invented class and graded, in _build/sample
 	@echo '== sample: a course with an invented class, in _build/sample'

@@ -21,6 +21,7 @@ LONGEST = (
     "test_cli",
     "doors to other chapters",
     "pages 2",
+    "test_pdf",
     "doors of a student",
     "doors of an instructor",
     "pages 3",

@@ -241,12 +241,19 @@ def answer(address, lab, log):
 SAME = ["layers", "rnncore", "looking_inside", "oracle", "sandbox", "check", "diagnose", "exercises_are_fair"]
 SAME += ["set_up", "probes", "exercise", "cli", "report", "own_notebooks", "mutants", "movable", "nbgraders_own_tests"]
 SAME += ["execution", "benchmarks", "data", "adding", "previews", "selfcheck", "rnnconvert", "reach"]
-SAME += ["pages_that_compute", "comparison", "cost", "exports"]
+SAME += ["pages_that_compute", "comparison", "cost", "exports", "pdf"]
 
 
 @pytest.mark.long
 def test_make_test_passes_there_and_skips_only_what_needs_a_manuscript(edition, made, root, monkeypatch):
-    patterns = ["autograde/**/*.py", "publish/**/*.py", "publish/static/*", "benchmarks/*.py", "experiments/*.py"]
+    patterns = [
+        "autograde/**/*.py",
+        "publish/**/*.py",
+        "publish/static/*",
+        "publish/templates/*.*",
+        "benchmarks/*.py",
+        "experiments/*.py",
+    ]
     patterns += ["data/*", "_static/*.css", "*.py", "*.txt", "Makefile", *(f"tests/test_{name}.py" for name in SAME)]
     same = [path for pattern in patterns for path in root.glob(pattern)]
     assert len(same) > len(patterns)

@@ -40,9 +40,10 @@ def barriers(page, context=None, without=(), only=(), hide=""):
     return [f"{rule['id']}: {node['html'][:120]}" for rule in found["violations"] for node in rule["nodes"]]
 
 
-def build(root, inside=()):
+def build(root, inside=(), builder="html"):
     """Build the book of a project with its own modules, inside of another command; return what was printed."""
     command = [*inside, Path(sys.executable).with_name("jupyter-book"), "build", ".", "-W", "-n", "--keep-going"]
+    command += ["--builder", builder]
     done = subprocess.run(
         command,
         cwd=root,
