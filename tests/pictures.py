@@ -8,6 +8,7 @@ import click
 import lab
 from PIL import Image
 from playwright.sync_api import sync_playwright
+from website import rest
 
 from autograde import exercises
 from autograde.check import verdict
@@ -100,7 +101,7 @@ def main():
             page.goto(PAGE.as_uri())
             page.evaluate("MathJax.startup.promise")
             page.locator("figure").nth(1).evaluate("e => scrollTo(0, e.getBoundingClientRect().top - 200)")
-            page.wait_for_timeout(300)  # the sidebar marks the section that is in view
+            rest(page, 300)  # the sidebar marks the section that is in view
             page.screenshot(path=Path(folder, f"{mode}.png"))
         both = Path(folder, "both.html")
         both.write_text(BOTH, "utf-8")

@@ -14,7 +14,7 @@ import yaml
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
-from website import LAYOUT, SLOW, Visitor, barriers, build
+from website import LAYOUT, SLOW, Visitor, barriers, build, rest
 
 import rnnplot
 from publish import execution, figures, reader
@@ -50,7 +50,7 @@ def looked_at(book, browser):
         seen.page.emulate_media(color_scheme=mode)
         if seen.page.viewport_size["width"] != width:
             seen.page.set_viewport_size({"width": width, "height": 900})
-            seen.page.wait_for_timeout(500)  # the theme waits for 300 before it sees anew what scrolls
+            rest(seen.page, 500)  # the theme waits for 300 before it sees anew what scrolls
         return seen
 
     yield look

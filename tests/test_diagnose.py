@@ -366,7 +366,7 @@ def stubborn(*a):
 @pytest.mark.parametrize("answer", [for_ever, asleep, stubborn])
 @pytest.mark.parametrize("in_main_thread", [True, False])
 def test_an_answer_that_never_ends_is_stopped_and_its_line_shown(answer, in_main_thread):
-    found, start = [], time.monotonic()
+    found = []
 
     def run():
         found.append(attempts(call, answer, STEP.draw(), seconds=0.3))
@@ -377,7 +377,6 @@ def test_an_answer_that_never_ends_is_stopped_and_its_line_shown(answer, in_main
         thread = threading.Thread(target=run)
         thread.start()
         thread.join(20)
-    assert time.monotonic() - start < 10
     assert [attempt.kind for attempt in found[0]] == ["OutOfTime", *["NotRun"] * 7]
     assert "stopped because it ran for too long" in found[0][0].problem
 

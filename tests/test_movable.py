@@ -11,7 +11,7 @@ import time
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from website import barriers
+from website import barriers, rest
 
 import rnncore
 import rnnplot
@@ -506,7 +506,7 @@ def test_nothing_on_the_page_moves_when_the_script_runs_nor_when_a_reader_moves_
 def test_every_text_of_a_drawing_is_legible_and_inside_it(visit, name, width):
     page = visit(width)
     page.set_viewport_size({"width": width - 40, "height": 900})  # drawn again for the new width
-    page.wait_for_timeout(100)
+    rest(page, 100)
     drawing = parts(page, name)[0]
     seen = """e => [e.getBoundingClientRect().toJSON(), parseFloat(getComputedStyle(e).fontSize)
         * Math.hypot(e.getScreenCTM().a, e.getScreenCTM().b)]"""

@@ -19,7 +19,7 @@ import pytest
 import requests
 from bs4 import BeautifulSoup
 from nbgrader.api import Gradebook
-from website import barriers
+from website import barriers, rest
 
 from autograde import classroom, exercises, sample
 from autograde.check import verdict
@@ -210,7 +210,7 @@ def test_the_boxes_of_the_prose_are_boxes_on_a_feedback_page_too(graded, source,
 def test_no_script_of_a_students_runs_on_a_feedback_page(graded, browser):
     page = browser.new_page()
     page.goto((graded / "feedback" / "scripted" / SLUG / f"{SLUG}.html").as_uri())
-    page.wait_for_timeout(1000)
+    rest(page, 1000)
     assert "onerror=" in page.inner_text("body"), "it is shown"
     assert page.evaluate("document.body.dataset.forged") is None
     active = page.locator("a[href^='javascript:' i], iframe, [onerror], [onload], svg[onload]")

@@ -8,7 +8,7 @@ from urllib.parse import urljoin
 import pytest
 import yaml
 from bs4 import BeautifulSoup
-from website import barriers
+from website import barriers, rest
 
 from publish import manuscript, plain, previews, rules
 
@@ -98,7 +98,7 @@ def test_it_stays_under_the_pointer_and_goes_when_the_pointer_leaves(chapter):
     tip_of(page).wait_for()
     box = tip_of(page).bounding_box()
     page.mouse.move(box["x"] + 20, box["y"] + 20, steps=5)
-    page.wait_for_timeout(600)
+    rest(page, 600)
     assert tip_of(page).is_visible()
     page.mouse.move(5, 5)
     tip_of(page).wait_for(state="hidden")
@@ -117,7 +117,7 @@ def test_after_escape_nothing_opens_until_the_pointer_moves(chapter):
     for moved, opens in ((0, False), (1, True)):  # what is under the preview, or comes by a scroll, is entered, too
         there = at | {"clientX": at["clientX"] + moved, "pointerType": "mouse"}
         link_of(page, "equation").dispatch_event("pointerenter", there)
-        page.wait_for_timeout(600)
+        rest(page, 600)
         assert tip_of(page).is_visible() == opens
 
 
@@ -127,7 +127,7 @@ def test_it_follows_the_focus_and_goes_with_it(chapter):
     focus(page, link_of(page, "term"))
     tip_of(page).wait_for()
     page.keyboard.press("Tab")
-    page.wait_for_timeout(600)
+    rest(page, 600)
     assert not (tip_of(page).is_visible() and words(tip_of(page)).startswith("spectral radius"))
 
 
@@ -136,11 +136,11 @@ def test_a_finger_opens_no_preview_and_a_tap_follows_the_link(chapter):
     page = chapter("light", 390, has_touch=True).page
     for kind, opens in (("touch", False), ("mouse", True)):  # the finger may have come to scroll
         link_of(page, "equation").dispatch_event("pointerenter", {"pointerType": kind})
-        page.wait_for_timeout(600)
+        rest(page, 600)
         assert tip_of(page).is_visible() == opens
     page.keyboard.press("Escape")
     link_of(page, "equation").tap()
-    page.wait_for_timeout(600)
+    rest(page, 600)
     assert not tip_of(page).is_visible()
     assert page.evaluate("location.hash") == "#equation-eq-step"
     link_of(page, "term").tap()

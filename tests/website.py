@@ -40,6 +40,11 @@ def barriers(page, context=None, without=(), only=(), hide=""):
     return [f"{rule['id']}: {node['html'][:120]}" for rule in found["violations"] for node in rule["nodes"]]
 
 
+def rest(page, milliseconds):
+    """Wait by the page's own clock: what the page has set for sooner has happened then, however busy the machine is."""
+    page.evaluate("wait => new Promise(done => requestAnimationFrame(() => setTimeout(done, wait)))", milliseconds)
+
+
 def build(root, inside=(), builder="html"):
     """Build the book of a project with its own modules, inside of another command; return what was printed."""
     command = [*inside, Path(sys.executable).with_name("jupyter-book"), "build", ".", "-W", "-n", "--keep-going"]
