@@ -463,7 +463,8 @@ def table(record):
     for name, one in found.items():
         if name.endswith(CHECKS):
             continue  # the words are ours
-        lines += [f"{name}:", "", "```text", *one["example"].strip().splitlines(), "```", ""]
+        text = one["example"].strip().replace("\N{CROSS MARK}", "✗")  # which is in every font, and so on paper
+        lines += [f"{name}:", "", "```text", *text.splitlines(), "```", ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
