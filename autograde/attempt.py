@@ -18,7 +18,7 @@ from array_api_compat import is_torch_array
 
 from autograde import guard
 from autograde.compare import describe, named
-from autograde.probes import Unusable
+from autograde.probes import Given, Unusable
 
 HERE = Path(__file__).resolve().parent
 OURS = (HERE, HERE.parent / "rnncore.py")  # whose frames a student need not read
@@ -75,7 +75,7 @@ def attempting(probe, answer, forbidden=(), seconds=None):
 
 def run(probe, answer, arguments, clock):
     """Run one case on a copy of its arguments."""
-    given = _copied(dict(arguments))  # an answer that changes its arguments changes its own copy
+    given = Given(_copied(dict(arguments)))  # an answer that changes its arguments changes its own copy
     try:
         with clock:  # the alarm rings only here
             result = probe(answer, given)
@@ -88,8 +88,8 @@ def run(probe, answer, arguments, clock):
     except BaseException as error:  # whatever else a student's code raises, SystemExit too, is explained
         if isinstance(error, NotImplementedError) and not error.args:
             return _unwritten(error, answer)
-        given = named({name: value for name, value in arguments.items() if name != "weights"})  # a module knows its own
-        passed = tuple(f"{name}: {_passed(value)}" for name, value in given.items() if not isinstance(value, list))
+        told = named(given.passed or {n: v for n, v in arguments.items() if n != "weights"})  # which are a module's own
+        passed = tuple(f"{name}: {_passed(value)}" for name, value in told.items() if not isinstance(value, list))
         return Attempt(kind=type(error).__name__, problem=_raised(error), details=(*_line(error), *passed))
     before, after = named(arguments), named(given)
     changed = (name for name, value in before.items() if name not in after or not _same(value, after[name]))
@@ -142,7 +142,7 @@ def _raised(error):
         message = "(its message cannot be shown)"
     if len(message) > MESSAGE_LIMIT:
         message = f"{message[:MESSAGE_LIMIT]} …"
-    hint = " Does the function call itself?" if isinstance(error, RecursionError) else ""
+    hint = ". Does the function call itself?" if isinstance(error, RecursionError) else ""
     return f"Your code raises {type(error).__name__}{': ' * bool(message)}{message}{hint}"
 
 

@@ -43,7 +43,7 @@ def _judge(exercise, found, seed, printed):
     *found, repeated = found
     outcomes = [_outcome(exercise, *all_three) for all_three in zip(cases, found, expected, strict=True)]
     notes, terms = [], _terms(cases, outcomes)
-    if not outcomes[0].problem and repeated.kind:
+    if not outcomes[0].problem and repeated.kind and repeated.kind != NOT_RUN.kind:
         problem = f"The first call is right; the same call again does not give a result. {repeated.problem}"
         outcomes[0] = Outcome(cases[0].label, cases[0].counted, problem, repeated.details)
     elif not outcomes[0].problem and (difference := _difference(exercise, repeated, expected[0], cases[0])):
@@ -145,7 +145,9 @@ def _numbers(exercise, case, attempt, expected):
     passed = {name: numbers(value) for name, value in given.items()}
     came, wanted, what = attempt.result, expected, "result"
     if isinstance(expected, dict) and isinstance(came, dict):
-        what = next((n for n in expected if n not in came or compare(came[n], expected[n], "", exercise.tolerance)), "")
+        if set(came) != set(expected):
+            return []
+        what = next((n for n in expected if compare(came[n], expected[n], "", exercise.tolerance)), "")
         came, wanted = came.get(what), expected.get(what)
         if not hasattr(wanted, "shape") or what.startswith("gradient"):
             return []
@@ -195,9 +197,12 @@ def _first_step(exercise, cases, found, expected):
     wrong = (error[sequence] > exercise.tolerance).any(0)  # (T,)
     if wrong.all():
         return []
-    t, T = int(wrong.argmax()) + 1, len(wrong)
+    t, T, right = int(wrong.argmax()) + 1, len(wrong), int(wrong.argmin())
     if t == T:
         text = f"only t = {T}, the last step, is wrong"
+    elif right and not wrong[right:].any():  # as of a walk back
+        earlier = " and all earlier ones are" if right > 1 else " is"
+        text = f"t = {right}{earlier} wrong; after it everything is right"
     elif wrong[t - 1 :].all():
         text = f"t = {t} is the first wrong step, and all later ones are wrong; before it everything is right"
     else:

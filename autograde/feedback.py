@@ -97,7 +97,8 @@ def _body(verdict):
     if verdict.refusal:
         yield Note("", verdict.refusal)
     elif first:
-        yield Note(f"First case that differs: {first.label}.", first.problem, first.details)
+        unpaid = ", one without points" if verdict.passed == verdict.total else ""
+        yield Note(f"First case that differs{unpaid}: {first.label}.", first.problem, first.details)
     else:
         labels = "; ".join(outcome.label for outcome in verdict.outcomes)
         yield Note(f"Compared with the reference on {len(verdict.outcomes)} cases:", f"{labels}.")

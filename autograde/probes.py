@@ -11,8 +11,20 @@ from autograde import guard
 from autograde.compare import Described, describe
 
 
+class Given(dict):
+    """A case's arguments as a probe gets them; `passed` is what the answer was called with, where these are others."""
+
+    passed = None
+
+
 class Unusable(Exception):
     """Raised by a probe for a result it cannot work with; its text tells the student what came and what was asked."""
+
+
+def _passes(arguments, **passed):
+    """Note what an answer is called with: should it raise, its student is told that, and not the case."""
+    if isinstance(arguments, Given):
+        arguments.passed = passed
 
 
 def call(implementation, arguments):
@@ -215,7 +227,10 @@ def filled(implementation, arguments):
 
     def fill(seed):
         parameters = [torch.nn.Parameter(torch.full(shape, 0.25)) for shape in ((H, D), (H, H), (H,))]
-        implementation(*parameters, gain, torch.Generator().manual_seed(seed))
+        generator = torch.Generator().manual_seed(seed)
+        named = zip(("W_xh", "W_hh", "b_h"), parameters, strict=True)
+        _passes(arguments, **dict(named), gain=gain, generator=generator)
+        implementation(*parameters, gain, generator)
         return [parameter.detach().numpy() for parameter in parameters]
 
     first, again, other = fill(seed), fill(seed), fill(seed + 1)
@@ -318,7 +333,9 @@ def on_a_sum_of_cubes(implementation, arguments):
             raise ValueError(f"f takes an array of shape {c.shape[1:]}; here came {describe(w)}")
         return float((np.tensordot(c, w, w.ndim) ** 3).sum())
 
-    return implementation(f, *(value for name, value in arguments.items() if name != "c"))
+    others = {name: value for name, value in arguments.items() if name != "c"}
+    _passes(arguments, f=f, **others)
+    return implementation(f, *others.values())
 
 
 DRAWS, AGAIN = 4000, 500  # of each row: to count, and to compare one by one
@@ -335,6 +352,7 @@ def draws(implementation, arguments):
     logits = torch.as_tensor(arguments["logits"])
 
     def draw(generator, rows):
+        _passes(arguments, logits=rows, **given, generator=generator)
         drawn = implementation(rows.clone(), *given.values(), generator)
         if not isinstance(drawn, torch.Tensor) or drawn.dtype != torch.int64 or drawn.shape != rows.shape[:1]:
             asked = f"indices, an int64 tensor of shape (B,) = {tuple(rows.shape[:1])}"
@@ -367,7 +385,7 @@ def frequencies(drawn, arguments):
             raise Unusable(f"The function returns an index that is not between 0 and V - 1 = {V - 1}")
     return {
         "frequencies": np.stack([np.bincount(row, minlength=V) for row in drawn["many"]]) / DRAWS,
-        "difference of two draws from one generator": not np.array_equal(drawn["again"][1], drawn["next"]),
+        "next draw from one generator": _against(drawn["again"][1], drawn["next"]),
         **_of_the_seed(*drawn["again"], drawn["other"]),
     }
 
@@ -424,7 +442,9 @@ def perplexity_of(implementation, arguments):
     """
     names = ("W_xh", "W_hh", "b_h", "W_hy", "b_y")
     model = _LanguageModel({name: arguments[name] for name in names}).eval()
-    result = implementation(model, *(value for name, value in arguments.items() if name not in names))
+    others = {name: value for name, value in arguments.items() if name not in names}
+    _passes(arguments, **others)
+    result = implementation(model, *others.values())
     if isinstance(result, torch.Tensor) or _numbers(result) is None:
         raise Unusable(f"The function returns {describe(result)}; expected a number: of a tensor, .item() gives it")
     seen = {"recording for a backward": model.recorded, "largest number of steps read at once": model.longest}
@@ -447,6 +467,7 @@ def training_step(implementation, arguments):
     optimiser = torch.optim.SGD(model.parameters(), lr=arguments["learning rate"])
     given = [torch.as_tensor(arguments[name]) for name in ("x", "y")]
     given += [arguments["largest norm"]] if "largest norm" in arguments else []
+    _passes(arguments, **{name: arguments[name] for name in ("x", "y", "largest norm") if name in arguments})
     losses = []
     for _ in range(2):
         loss = implementation(model, optimiser, *given)
@@ -510,9 +531,13 @@ def _two_named(implementation, arguments, names, expected, kind=object):
 def _of_the_seed(first, again, other):
     """Say whether draws come of their generators: the same from the same seed, another from another one."""
     return {
-        "equality of two draws from the same seed": bool(np.array_equal(first, again)),
-        "difference of two draws from two seeds": not np.array_equal(first, other),
+        "second draw from the same seed": _against(first, again),
+        "draw from another seed": _against(first, other),
     }
+
+
+def _against(first, second):
+    return "the same" if np.array_equal(first, second) else "another"
 
 
 def _without_graph(result):
@@ -542,7 +567,9 @@ def orthogonal_draws(implementation, arguments):
     H, gain, seed = arguments.values()
 
     def draw(seed):
-        W = implementation(H, gain, np.random.default_rng(seed))
+        rng = np.random.default_rng(seed)
+        _passes(arguments, H=H, gain=gain, rng=rng)
+        W = implementation(H, gain, rng)
         if type(W) is not np.ndarray or W.shape != (H, H) or W.dtype != np.float64:
             raise Unusable(f"The function returns {describe(W)}; expected a NumPy array of shape {(H, H)}, float64")
         return W
@@ -577,7 +604,9 @@ def predictions(implementation, arguments):
     """Call a function on each of arguments["W_hh"] (K, H, H), ["scale"] (K,), ["T"] (K,); return numbers, (K,)."""
     found = []
     for W_hh, scale, T in zip(arguments["W_hh"], arguments["scale"], arguments["T"], strict=True):
-        number = implementation(W_hh, float(scale), int(T))
+        passed = {"W_hh": W_hh, "scale": float(scale), "T": int(T)}
+        _passes(arguments, **passed)
+        number = implementation(*passed.values())
         value = _numbers(number)
         if value is None or value.shape != ():
             raise Unusable(f"The function returns {describe(number)}; expected one number")
@@ -616,7 +645,8 @@ def summed_biases(parameters, arguments):
     for name, given in arguments["weights"].items():
         array = parameters.get(name) if isinstance(parameters, dict) else None
         if not (isinstance(array, np.ndarray) and array.shape == tuple(given.shape) and array.dtype == np.float64):
-            raise Unusable(f"{name} is {describe(array)}; expected float64 of shape {tuple(given.shape)}")
+            came = f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else "missing"
+            raise Unusable(f"The parameter {name} is {came}; expected float64 of shape {tuple(given.shape)}")
         if "bias_hh" in name:
             continue
         if "weight" in name:

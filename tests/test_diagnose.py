@@ -219,6 +219,14 @@ def test_the_first_wrong_time_step_is_named_and_the_error_is_drawn():
     assert "<svg" not in html, "a notebook that is not trusted drops it"
     late = check("rnn-sequence", lambda *a: states(*a, carry=lambda old, new: new * (1 + 1e-3)))
     assert "t = 2 is the first wrong step, and all later ones are wrong" in str(late)
+
+    def as_of_a_walk_back(*a):
+        hs = states(*a)
+        hs[:, :-1] += 1
+        return hs
+
+    early = check("rnn-sequence", as_of_a_walk_back)
+    assert re.search(r"t = \d+ and all earlier ones are wrong; after it everything is right", str(early))
     assert "·" in str(late)
     assert "▒" in str(late)
 
@@ -444,6 +452,51 @@ def test_a_second_call_that_raises_is_a_result_that_changes():
     found = check("rnn-step", counting)
     assert found.score < 3.0
     assert "the same call again does not give a result. Your code raises ValueError: again" in str(found)
+
+
+def test_an_answer_that_runs_away_later_is_said_to_do_so_there():
+    found = verdict(STEP, lambda x, *a: for_ever() if len(x) > 1 else np.tanh(step(x, *a)), seconds=0.5)
+    assert found.passed >= 1
+    assert "Is there a loop that never ends?" in str(found)
+    assert "the same call again" not in str(found)
+
+
+def test_a_first_difference_without_points_is_said_to_be_one():
+    cases = [Case("free", {"x": np.ones(2)}, counted=False), Case("drawn", {"x": np.zeros(2)})]
+    exercise = Exercise("doubled", 1, lambda x: 2 * x, lambda rng: cases, call, axes="H")
+    right = verdict(exercise, lambda x: x)
+    assert right.score == 1.0
+    assert "First case that differs, one without points: free." in str(right)
+    assert "First case that differs: free." in str(verdict(exercise, lambda x: x - 5))
+
+
+def test_a_dictionary_that_lacks_an_entry_has_no_case_to_show():
+    def lacking(dh, x, h, h_next, W_xh, W_hh):
+        da = dh * (1 - h_next * h_next)
+        return {"x": da @ W_xh, "h": da @ W_hh, "W_xh": da.T @ x, "W_hh": da.T @ h}
+
+    text = str(verdict(exercises.find("step-backward"), lacking))
+    assert "expected 'x', 'h', 'W_xh', 'W_hh', 'b_h'" in text
+    assert "The whole case" not in text
+
+
+PASSED = {  # where a probe calls an answer with others than the case's arguments
+    "predict-gain": "W_hh: a NumPy array of shape (2, 2), float64\n    scale: 0.0\n    T: 5\n",
+    "orthogonal-start": "H: 20\n    gain: 1.0\n    rng: a Generator\n",
+    "numerical-gradient": "f: a function (f)\n    w: a NumPy array of shape (1,), float64\n    eps: 0.5\n",
+    "sampler": "temperature: 1.0\n    generator: a Generator\n",
+    "xavier-weights": "b_h: a PyTorch tensor of shape (200,), float32\n    gain: 1.0\n    generator: a Generator\n",
+}
+
+
+@pytest.mark.parametrize("name", PASSED)
+def test_what_an_answer_that_raises_was_called_with_is_shown(name):
+    def raises(*a):
+        raise ValueError("here")
+
+    text = str(check(name, raises))
+    assert PASSED[name] in text
+    assert "seed" not in text
 
 
 def test_an_answer_that_replaces_numpys_tanh_does_not_change_what_is_expected(monkeypatch):

@@ -172,6 +172,50 @@ def test_an_exercise_has_at_least_five_misconceptions(exercise):
     assert len(exercise.misconceptions) >= 5
 
 
+def wrong_without_the_last_character(reference):
+    """Return the answer that takes the characters which occur for all there are."""
+
+    def answer(codes, *weights):
+        if codes.max() + 1 < len(weights[-1]):
+            raise IndexError(codes.max())
+        return reference(codes, *weights)
+
+    return answer
+
+
+@pytest.mark.parametrize("name", ["char-loss", "char-gradients"])
+def test_that_the_last_character_need_not_occur_is_tried_alike_for_every_seed(name):
+    exercise = exercises.find(name)
+    for seed in range(30):
+        without = [
+            case.label for case in exercise.draw(seed) if case.arguments["codes"].max() + 1 < len(case.arguments["b_y"])
+        ]
+        assert without == ["B, T, V and H all different; the last character does not occur"]
+    assert verdict(exercise, wrong_without_the_last_character(exercise.reference)).score < exercise.points
+
+
+def test_a_gradient_of_three_axes_is_clipped_too():
+    def answer(grads, limit):
+        norm = sum(float(np.einsum("ij,ij->", g, g) if g.ndim == 2 else g @ g) for g in grads.values()) ** 0.5
+        return {name: g * min(1.0, limit / norm) for name, g in grads.items()}, norm
+
+    assert verdict(exercises.find("clip-gradients"), answer).score < 2.0
+
+
+def test_a_miscount_and_rounding_down_do_not_make_each_other_good():
+    def answer(blocks, D, C, budget, biases=1):
+        H = 1
+        while blocks * (H + 1) * (D + H + 1 + biases) + C * (H + 2) <= budget:
+            H += 1
+        return H
+
+    found = verdict(exercises.find("matched-sizes"), answer)
+    assert found.named == (
+        "one bias is counted in each block, and the largest size that does not exceed the budget is taken",
+    )
+    assert found.score < 2.2
+
+
 def test_ids_are_unique_and_well_formed():
     modules = [import_module(f"autograde.exercises.{slug}") for slug in exercises.chapters()]
     names = [exercise.id for module in modules for exercise in module.EXERCISES]

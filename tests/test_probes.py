@@ -284,12 +284,12 @@ SAMPLER = Exercise("a-sampler", 2, drawn, sampler_cases, probes.draws, measure=p
         (
             lambda y, t, g: drawn(y, t, None),
             0.0,
-            "The equality of two draws from the same seed is False; expected True",
+            "The second draw from the same seed is 'another'; expected 'the same'",
         ),
         (
             lambda y, t, g: drawn(y, t, torch.Generator().manual_seed(g.initial_seed())),
             0.0,
-            "The difference of two draws from one generator is False; expected True",
+            "The next draw from one generator is 'the same'; expected 'another'",
         ),
         (
             lambda y, t, g: torch.multinomial(torch.softmax(y / t, -1), 1, generator=g).squeeze(),
@@ -473,7 +473,7 @@ def test_state_and_cell_are_named_and_what_is_no_pair_is_said():
             lambda lstm, value: copy.deepcopy(lstm),
             "returns another module; expected the module that it got",
         ),
-        (lambda lstm, value: lstm.float(), "is a NumPy array of shape"),
+        (lambda lstm, value: lstm.float(), "The parameter weight_ih_l0 is float32 of shape"),
     ],
 )
 def test_what_is_wrong_with_an_lstm_that_comes_back_is_said(answer, message):
@@ -587,8 +587,8 @@ ORTHOGONAL = Exercise(
         (lambda H, gain, rng: turned(H, 2.0, rng), "The largest singular value is 2; expected 1"),
         (lambda H, gain, rng: np.diag(np.ones(20) - np.eye(20)[3] / 4), "The smallest singular value is 0.75"),
         (lambda H, gain, rng: gain * np.eye(H)[rng.permutation(H)], "The share of entries that are zero is 0.95"),
-        (lambda H, gain, rng: turned(H, gain, np.random.default_rng()), "two draws from the same seed is False"),
-        (lambda H, gain, rng: turned(H, gain, np.random.default_rng(0)), "two draws from two seeds is False"),
+        (lambda H, gain, rng: turned(H, gain, np.random.default_rng()), "second draw from the same seed is 'another'"),
+        (lambda H, gain, rng: turned(H, gain, np.random.default_rng(0)), "draw from another seed is 'the same'"),
         (reflected, "The share of rows that are nearly a row of the identity is 0."),
     ],
 )

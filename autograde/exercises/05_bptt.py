@@ -836,10 +836,13 @@ TRUNCATED = Exercise(
 
 
 def model_cases(rng):
-    def arguments(B, T, V, H):
+    def arguments(B, T, V, H, last=True):
+        """Draw the model and a text, in which its last character occurs, or does not."""
         weights = draw.recurrent(rng, V, H) | draw.normal(rng, W_hy=(V, H), b_y=(V,))
         while True:
-            codes = rng.integers(0, V, size=(B, T + 1))
+            codes = rng.integers(0, V if last else V - 1, size=(B, T + 1))
+            if last and codes.max() < V - 1:
+                continue
             pairs = sorted(zip(codes[:, :-1].flat, codes[:, 1:].flat, strict=True))
             if pairs != sorted((after, before) for before, after in pairs):  # not the same read backwards
                 return {"codes": codes} | weights
@@ -851,7 +854,8 @@ def model_cases(rng):
     )
     given = arguments(2, 3, 4, 3) | {"codes": np.array([[0, 1, 2, 3], [1, 1, 0, 2]])}  # whose ends differ
     yield Case("only the bias of the output", draw.only(given, "codes", "b_y"))
-    yield Case("B, T, V and H all different", arguments(3, 5, 4, 2))
+    absent = "B, T, V and H all different; the last character does not occur"
+    yield Case(absent, arguments(3, 5, 4, 2, last=False))
     yield Case("one step", arguments(4, 1, 3, 2))
     yield Case("a batch of one", arguments(1, 6, 3, 4))
     yield Case("B = T = V = H", arguments(4, 4, 4, 4))
@@ -861,7 +865,9 @@ def gradient_cases(rng):
     """Yield the model's cases and one with so many weights and steps that nudging each weight takes minutes."""
     yield from model_cases(rng)
     weights = draw.recurrent(rng, 40, 80) | draw.normal(rng, W_hy=(40, 80), b_y=(40,))
-    long = {"codes": rng.integers(0, 40, size=(2, 41))} | weights | {"W_hy": weights["W_hy"] / 8}
+    codes = rng.integers(0, 40, size=(2, 41))
+    codes[0, 0] = 39
+    long = {"codes": codes} | weights | {"W_hy": weights["W_hy"] / 8}
     yield Case("13,000 weights, 40 steps", long)
 
 
@@ -1271,7 +1277,7 @@ WRITE = Exercise(
     misconceptions={
         "the likeliest character is always taken": M(
             partial(_written, choose=lambda p, u: int(p.argmax())),
-            "Which argument is never used? A model that always takes the likeliest always writes the same.",
+            "What does a number of draws decide in your code? The likeliest character is always the same one.",
         ),
         "the character before the one on which the number falls is taken": M(
             partial(_written, choose=lambda p, u: max(_chosen(p, u) - 1, 0)),

@@ -365,7 +365,7 @@ def clip_cases(rng):
     yield Case("norm 20, limit 1", arguments(20.0, 1.0, W_xh=(3, 2), W_hh=(3, 3), b_h=(3,)))
     yield Case("norm 0.3, limit 2: below it", arguments(0.3, 2.0, W_xh=(4, 2), W_hh=(4, 4), b_h=(4,)))
     yield Case("norm 3, limit 2: each array is below it, together they are not", arguments(3.0, 2.0, **alike))
-    yield Case("one array, norm 7, limit 0.5", arguments(7.0, 0.5, W_hh=(3, 3)))
+    yield Case("one array with three axes, norm 7, limit 0.5", arguments(7.0, 0.5, kernel=(2, 3, 3)))
 
 
 def _whole(grads):

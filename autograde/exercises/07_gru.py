@@ -36,7 +36,7 @@ def step_cases(rng):
     yield Case("one unit, numbers to check by hand", {k: np.array(v) for k, v in by_hand.items()} | biases)
     drawn = arguments(3, 2, 4)
     yield Case("the input alone: no state, no bias", draw.only(drawn, "x", "W_xh"), term="W_xh x")
-    yield Case("the state alone: no input, no bias", draw.only(drawn, "h", "W_hh"), term="W_hh h")
+    yield Case("the state alone: no input, no bias", draw.only(drawn, "h", "W_hh"), term="the state before")
     yield Case("b_xh alone", draw.only(drawn, "b_xh"), term="b_xh")
     yield Case("b_hh alone", draw.only(drawn, "b_hh"), term="b_hh")
     yield Case("B, D and H all different", arguments(4, 3, 5))
@@ -364,7 +364,7 @@ SEQUENCE = Exercise(
     cases=sequence_cases,
     probe=call,
     axes="B T H",
-    result="the states",
+    result="the sequence of states",
     section="“The whole unit”",
     forbidden=("rnncore.gru_forward", "rnncore.GRUCell", "rnncore.GRU", *BY_TORCH),
     provided=("gru_step",),

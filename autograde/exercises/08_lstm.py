@@ -52,7 +52,7 @@ def step_cases(rng):
     yield Case("only the input is not zero", draw.only(given, "x", *weights), term="the input's term")
     yield Case("only the state is not zero", draw.only(given, "h", *weights), term="the recurrent term")
     yield Case("only the bias is not zero", draw.only(given, "b_h", *weights), term="the bias")
-    yield Case("only the cell is not zero: all gates stand at ½", draw.only(given, "c", *weights))
+    yield Case("only the cell is not zero: all gates stand at ½", draw.only(given, "c", *weights), term="the old cell")
     yield Case("B, D and H all different", arguments(4, 3, 5))
     yield Case("a batch of one, D = H, a large cell", arguments(1, 3, 3, scale=4.0))
 
@@ -144,6 +144,10 @@ STEP = Exercise(
         "the forget gate is left out": M(
             partial(_lstm, cell=lambda i, f, g, c: c + i * g),
             "That is the cell of 1997: it never lets go. What does the old cell meet on its way?",
+        ),
+        "the old cell is left out": M(
+            partial(_lstm, cell=lambda i, f, g, c: i * g),
+            "A cell is what is kept and what is added. What becomes of the old one in your code?",
         ),
         "the input gate is left out": M(
             partial(_lstm, cell=lambda i, f, g, c: f * c + g),

@@ -16,7 +16,8 @@ def size_cases(rng):
     def arguments(blocks, D, C, H, at):
         """Return a budget between the counts for H and for H + 1 units: at 0 it is the one, at 1 the other.
 
-        Beside the middle even a small miscount shows, elsewhere only a larger one: so no two look alike.
+        Beside the middle even a small miscount shows, elsewhere only a larger one: so no two look alike, and what a
+        miscount adds is not made good by rounding down.
         """
         fewer, more = (_count(blocks, D, C, units) for units in (H, H + 1))
         return {"blocks": blocks, "D": D, "C": C, "budget": fewer + int(at * (more - fewer))}
@@ -29,12 +30,14 @@ def size_cases(rng):
         {"blocks": 1, "D": 1, "C": 1, "budget": 20},
     )
     yield Case("an RNN", arguments(1, drawn(8, 10, 2), 4, drawn(18, 26), at=0.5))
-    yield Case("a GRU", arguments(3, drawn(8, 10), 2, drawn(18, 26), at=0.3))
+    yield Case("a GRU", arguments(3, drawn(8, 10), 2, drawn(18, 26), at=0.55))
     yield Case("an LSTM, C odd", arguments(4, drawn(8, 10), 3, drawn(18, 26), at=0.5))
-    yield Case("an LSTM, C even", arguments(4, drawn(8, 10), 2, drawn(18, 26), at=0.8))
+    yield Case("an LSTM, C even", arguments(4, drawn(8, 10), 2, drawn(18, 26), at=0.49))
     yield Case("an LSTM, two sizes equally near", arguments(4, drawn(8, 10), 2, drawn(18, 26), at=0.5))
-    yield Case("a GRU, D much larger than H", arguments(3, drawn(60, 90), 4, drawn(11, 14), at=0.1))
+    yield Case("a GRU, D much larger than H", arguments(3, drawn(60, 90), 4, drawn(11, 14), at=0.55))
     yield Case("an RNN of some hundred units", arguments(1, drawn(30, 40), 10, drawn(400, 500), at=0.502))
+    yield Case("a GRU, nearly one unit more", arguments(3, drawn(8, 10), 2, drawn(18, 26), at=0.9))
+    yield Case("an LSTM of three units, D = 5", arguments(4, 5, 2, 3, at=0.1))
 
 
 def _count(blocks, D, C, H):
@@ -120,6 +123,26 @@ MATCHED_SIZES = Exercise(
         "one bias is counted in each block": M(
             partial(_sized, count=lambda blocks, D, C, H: blocks * H * (D + H + 1) + C * (H + 1)),
             "How many biases does a layer of PyTorch have?",
+        ),
+        "one bias is counted in each block, and the largest size that does not exceed the budget is taken": M(
+            partial(
+                _sized,
+                count=lambda blocks, D, C, H: blocks * H * (D + H + 1) + C * (H + 1),
+                lower=lambda below, above: True,
+            ),
+            f"How many biases does a layer of PyTorch have? {NEAREST}",
+        ),
+        "no bias is counted at all, and the largest size that does not exceed the budget is taken": M(
+            partial(
+                _sized,
+                count=lambda blocks, D, C, H: blocks * H * (D + H) + C * H,
+                lower=lambda below, above: True,
+            ),
+            f"{BLOCKS} {NEAREST}",
+        ),
+        "two biases are counted in each block, for all its units": M(
+            partial(_sized, count=lambda blocks, D, C, H: blocks * (H * (D + H) + 2) + C * (H + 1)),
+            "What has each unit of a block of its own?",
         ),
         "the layer's biases are left out": M(
             partial(_sized, count=lambda blocks, D, C, H: blocks * H * (D + H) + C * (H + 1)),
