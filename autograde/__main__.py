@@ -14,6 +14,9 @@ COURSE = click.option(
 )
 
 
+INTERRUPTED = 130  # what a shell calls the end by Ctrl+C
+
+
 class Refusal(click.ClickException):
     """Wrong usage or set-up: one sentence on stderr, exit code 2, nothing changed."""
 
@@ -25,7 +28,7 @@ def main():
     """Release chapters to a class and grade what it hands in, with nbgrader.
 
     Exit codes: 0 done; 1 done, but some submissions could not be read or run (they got 0 and are named); 2 wrong
-    usage or set-up, nothing changed.
+    usage or set-up, nothing changed; 130 stopped by Ctrl+C, to be gone on with by the same command.
     """
 
 
@@ -67,8 +70,12 @@ def grade(assignment, course, student, jobs, no_sandbox, scheduler):
         raise Refusal("--jobs is for this machine; how many a cluster runs at a time, `dask worker --nthreads` says")
     if no_sandbox:
         click.secho("grade: no confinement: students' code runs as you, with your files in reach", fg="red", err=True)
-    with refusing():
-        results = classroom.grade(open_course(course), assignment, student, not no_sandbox, jobs, scheduler)
+    try:
+        with refusing():
+            results = classroom.grade(open_course(course), assignment, student, not no_sandbox, jobs, scheduler)
+    except KeyboardInterrupt:
+        click.echo("grade: stopped; what was graded is kept, and the same command goes on from there", err=True)
+        sys.exit(INTERRUPTED)
     width = max(len(result.student) for result in results)
     for result in results:
         note = result.problem or ("a person still grades part of it" if result.still_manual else "")

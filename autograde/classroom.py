@@ -213,6 +213,9 @@ def _run_ahead(course, assignment, students, sources, box, place):
                     yield done.result()
             finally:
                 place.stop()
+                if running := sum(future.running() for future in waiting):
+                    told = f"stopping once the {running} now running have ended, in at most {box.limits.wall} s"
+                    tqdm.write(f"grade: {told}", file=sys.stderr)
                 pool.shutdown(cancel_futures=True)
     except Unconfined as error:
         raise Problem(str(error)) from None

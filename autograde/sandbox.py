@@ -121,6 +121,7 @@ class Sandbox:
             command, environment = [*bubblewrap(), *command], {"PATH": os.environ.get("PATH", os.defpath)}
         self._parent = subprocess.Popen(
             command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[theirs.fileno()],
+            start_new_session=True,  # a terminal's Ctrl+C is not for students' code, whose end would count as its own
         )  # fmt: skip
         theirs.close()
         ours.settimeout(START)

@@ -1,11 +1,18 @@
 """The grading's command line refuses in one clear sentence, changes nothing then, and loses nothing."""
 
+import contextlib
 import json
+import os
 import re
 import shutil
+import signal
+import subprocess
+import sys
+import time
 
 import nbformat
 import numpy as np
+import psutil
 import pytest
 import quick_gradebooks  # noqa: F401, makes them quick
 import torch
@@ -238,9 +245,40 @@ def test_ctrl_c_while_nbgrader_writes_ends_the_run_and_costs_nobody_anything(cou
     with monkeypatch.context() as patched:
         patched.setattr("nbgrader.converters.Autograde.start", interrupted)
         code, said = invoke("grade", SLUG, "--course", str(course.root), "--no-sandbox")
-    assert code == 1 and "Aborted!" in said and "ada" not in said
+    assert code == 130 and "the same command goes on from there" in said and "ada" not in said
     code, said = invoke("grade", SLUG, "--course", str(course.root), "--no-sandbox")
     assert code == 0 and "2 graded, 0 could not be read or run" in said
+
+
+def test_a_terminals_ctrl_c_while_a_notebook_runs_costs_nobody_anything(course, needs):
+    """A terminal sends it to all processes of the command, those in which students' code runs among them."""
+    needs("bwrap")
+    hand_in(course, "ada")
+    path = course.root / "submitted" / "ada" / SLUG / f"{SLUG}.ipynb"
+    submitted = nbformat.read(path, as_version=4)
+    submitted.cells[1].source = "import time\ntime.sleep(10)\ndef f():\n    return 1"
+    nbformat.write(submitted, path)
+    command = [sys.executable, "-m", "autograde", "grade", SLUG, "--course", course.root]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "start_new_session": True}
+    with subprocess.Popen(command, cwd=releasing.ROOT, **pipes) as process:
+        while not runs_students_code(process):
+            assert process.poll() is None, process.communicate()[0]
+            time.sleep(0.05)
+        time.sleep(1)  # then it is in its cell
+        os.killpg(process.pid, signal.SIGINT)
+        said, _ = process.communicate(timeout=200)
+    assert process.returncode == 130, said
+    assert "stopping once the 1 now running have ended" in said
+    code, said = invoke("grade", SLUG, "--course", str(course.root))
+    assert re.search(r"ada +2.00 of 2\n", said), said
+    assert code == 0
+
+
+def runs_students_code(process):
+    """Whether the sandbox has begun a notebook: the workers' parent is forked then."""
+    with contextlib.suppress(psutil.Error):
+        below = psutil.Process(process.pid).children(recursive=True)
+        return sum(each.name() != "bwrap" and "autograde.worker" in each.cmdline() for each in below) > 1
 
 
 def test_an_unknown_chapter_is_named_with_the_known_ones(course, project):
