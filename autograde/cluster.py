@@ -121,12 +121,28 @@ class Cluster:
                     unusable = f"the course cannot be used there, {reason}; set it up there as here (`make setup`)"
                     why = unusable if isinstance(reason, Exception) else reason
                     self._say(f"worker {names.get(address, '')} at {address} is not used: {why}")
+            self._client.run_on_scheduler(_looking_again([address for address in found if known[address]]))
         self._threads = known  # at once, for others read it meanwhile
 
 
 async def _reach(address):
     comm = await connect(address, timeout=PATIENCE, **Security().get_connection_args("client"))
     await comm.close()
+
+
+def _looking_again(addresses):
+    """Return what lets a scheduler give these workers what nobody could take: of a later resource it takes no notice.
+
+    A function inside a function is sent whole, so that the scheduler's machine needs nothing of the course.
+    """
+
+    def look(dask_scheduler):
+        for address in addresses:
+            if there := dask_scheduler.workers.get(address):
+                found = dask_scheduler.bulk_schedule_unrunnable_after_adding_worker(there)
+                dask_scheduler.transitions(found, "a worker was admitted")
+
+    return look
 
 
 def _one_line(error):

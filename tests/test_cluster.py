@@ -182,6 +182,21 @@ def test_each_is_graded_once_and_as_here_though_one_worker_dies_one_is_slow_and_
     assert pages[0] == pages[1] and len(pages[0]) == students
 
 
+def test_when_all_workers_have_gone_the_next_one_goes_on(course, scheduler, worker, root, tmp_path, needs):
+    needs("bwrap")
+    students, log = len(course.collected(SLUG)), tmp_path / "dask.log"
+    first = worker("first", HOLDS_AT="2")
+    with grading(course, root, "--scheduler", scheduler.address) as run:
+        wait(lambda: run.poll() is not None or len(notes(tmp_path)) == 2)
+        first.kill()
+        wait(lambda: "Lost all workers" in log.read_text())
+        worker("next")
+        said, errors = run.communicate(timeout=PATIENCE)
+    assert run.returncode == 0, errors
+    assert f"grade: {students} graded, 0 could not be read or run" in said
+    assert [name for name, _ in notes(tmp_path)] == ["first"] * 2 + ["next"] * (students - 1)
+
+
 def test_a_worker_that_is_not_fit_is_named_with_the_reason_and_gets_nothing(course, scheduler, worker, root, tmp_path):
     worker("unconfined", PATH=str(tmp_path))
     worker("old", "another version")
