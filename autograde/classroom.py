@@ -86,7 +86,7 @@ def grade(course, assignment, student="*", confined=True, jobs=None, scheduler=N
                 if fault:
                     failed[name] = fault
                 elif not written.is_current(name, digest):
-                    result = _write_grades(course, assignment, name)
+                    result = _write_grades(course, assignment, name, sources)
                     if result["success"]:
                         digests[name] = digest
                         pages.add(name)
@@ -178,8 +178,7 @@ def _notebooks(course, assignment, student, sources):
     """Yield (notebook, the course's own) of a submission, sanitised."""
     for name, source in sources.items():
         path = course.root / "submitted" / student / assignment / f"{name}.ipynb"
-        if path.is_symlink() or path.exists():
-            yield notebook.sanitised(notebook.read(path), source), source
+        yield notebook.sanitised(notebook.read(path), source), source
 
 
 def _run_ahead(course, assignment, students, sources, box, place):
@@ -246,9 +245,9 @@ class _Written:
         return mark.read_text("utf-8") if mark.is_file() else ""
 
 
-def _write_grades(course, assignment, student):
+def _write_grades(course, assignment, student, sources):
     """Let nbgrader grade a submission, which finds the results in the cache; return nbgrader's result."""
-    folder = _readable(course, assignment, student)
+    folder = _readable(course, assignment, student, sources)
     try:
         with temp_attrs(course.api.coursedir, submitted_directory=str(folder)):
             return quietly(course.api.autograde, assignment, student, force=True)
@@ -256,18 +255,20 @@ def _write_grades(course, assignment, student):
         shutil.rmtree(folder)
 
 
-def _readable(course, assignment, student):
+def _readable(course, assignment, student, sources):
     """Return a folder for nbgrader to read a submission from: its notebooks, a substitute for what is none."""
     folder = Path(tempfile.mkdtemp(prefix="submitted-"))
     there = folder / student / assignment
     there.mkdir(parents=True)
-    for path in (course.root / "submitted" / student / assignment).glob("*"):
+    submitted = course.root / "submitted" / student / assignment
+    for name in sources:
+        text = nbformat.writes(notebook.read(submitted / f"{name}.ipynb"))
+        (there / f"{name}.ipynb").write_text(text, "utf-8")
+    for path in submitted.glob("*"):
         if path.name == "timestamp.txt":
             (there / path.name).write_text(_timestamp(path))
         elif path.name == "submission_secret.txt" and path.is_file() and not path.is_symlink():
             shutil.copy(path, there)
-        elif path.suffix == ".ipynb":
-            (there / path.name).write_text(nbformat.writes(notebook.read(path)), "utf-8")
     return folder
 
 
@@ -306,5 +307,8 @@ def _in_gradebook(course, assignment, students, done, failed=(), unwritten=()):
             cells = {grade.name: None if grade.needs_manual_grade else grade.score for grade in grades}
             if unwritten.get(student):
                 problem = f"{problem} Graded, but without feedback: {unwritten[student]}".strip()
+            stamp = course.root / "submitted" / student / assignment / "timestamp.txt"
+            if stamp.exists() and not _timestamp(stamp):
+                problem = f"{problem} Its timestamp.txt holds no time, so that it cannot count as late.".strip()
             told["points"] = {grade.name: grade.max_score for grade in grades}
             yield Graded(student, submission.score, submission.max_score, cells, problem, **told)

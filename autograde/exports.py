@@ -5,11 +5,13 @@ import io
 import json
 import sys
 import tempfile
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 
 from nbgrader.api import MissingEntry
 from nbgrader.plugins import ExportPlugin
+from nbgrader.preprocessors import AssignLatePenalties
 from traitlets import Bool, Dict, Enum, Unicode
 
 from autograde.course import Problem
@@ -17,15 +19,21 @@ from autograde.course import Problem
 MOST = 8  # names that a refusal lists
 
 
-def grades(gradebook, students=(), assignments=()):
+def grades(gradebook, students=(), assignments=(), penalty=None):
     """Return what a gradebook holds, as plain data: "course", "assignments" with their points, "students".
 
     Each student has "assignments" by name. One that was handed in has "score" (the late penalty taken off, never below
     0), "max_score", "late_penalty", "submitted" (ISO 8601, or None), "awaits_a_person" and "exercises" by name:
     "score", "max_score", "awaits_a_person". One that was not is None. students and assignments choose some by name.
 
-    Raises `Problem` for a name that the gradebook does not have.
+    penalty(student, score, seconds) says what being so many seconds late costs, as nbgrader's plug-in does: of the
+    score with what a person gave, while the gradebook keeps what it cost when the notebook was graded. That stands
+    where there is no function, it returns None, or it is not known when the work was due or handed in.
+
+    Raises `Problem` for a name that the gradebook does not have, and for a gradebook without assignments.
     """
+    if not gradebook.assignments:
+        raise Problem("there is no assignment in this gradebook; run the command in the course's folder")
     names = {a.name: a.max_score for a in _chosen(gradebook.assignments, "name", assignments)}
     return {
         "course": gradebook.course_id,
@@ -37,7 +45,7 @@ def grades(gradebook, students=(), assignments=()):
                 "first_name": student.first_name or "",
                 "last_name": student.last_name or "",
                 "email": student.email or "",
-                "assignments": {name: _handed_in(gradebook, name, student.id) for name in names},
+                "assignments": {name: _handed_in(gradebook, name, student.id, penalty) for name in names},
             }
             for student in _chosen(gradebook.students, "id", students)
         ],
@@ -53,12 +61,14 @@ def _chosen(entries, key, names):
     return [entry for name, entry in known.items() if name in wanted or not wanted]
 
 
-def _handed_in(gradebook, assignment, student):
+def _handed_in(gradebook, assignment, student, penalty):
     try:
         submission = gradebook.find_submission(assignment, student)
     except MissingEntry:
         return None
-    penalty = submission.late_submission_penalty or 0.0
+    dated = submission.duedate is not None and submission.timestamp is not None
+    late = partial(penalty, student) if penalty and dated else None
+    lost = sum(_lost(notebook, late, submission.total_seconds_late) for notebook in submission.notebooks)
     exercises = {
         grade.name.removesuffix("-check"): {
             "score": grade.score,
@@ -69,13 +79,20 @@ def _handed_in(gradebook, assignment, student):
         for grade in notebook.grades
     }
     return {
-        "score": max(0.0, submission.score - penalty),
+        "score": max(0.0, submission.score - lost),
         "max_score": submission.max_score,
-        "late_penalty": penalty,
+        "late_penalty": lost,
         "submitted": submission.timestamp.isoformat() if submission.timestamp else None,
         "awaits_a_person": any(exercise["awaits_a_person"] for exercise in exercises.values()),
         "exercises": exercises,
     }
+
+
+def _lost(notebook, late, seconds):
+    """Return what a notebook that is so many seconds late loses of its score, at most all of it."""
+    lost = (late(notebook.score, seconds) if seconds > 0 else 0.0) if late else None
+    lost = notebook.late_submission_penalty or 0.0 if lost is None else lost
+    return min(max(lost, 0.0), notebook.score)
 
 
 class _Exporter(ExportPlugin):
@@ -85,9 +102,11 @@ class _Exporter(ExportPlugin):
 
     def export(self, gradebook):
         """Write the file; end with a sentence where something that was asked for is not there."""
-        path = Path(self.to or self.default)
+        path, late = Path(self.to or self.default), AssignLatePenalties(parent=self)
+        late.init_plugin()
         try:
-            text = self.text(grades(gradebook, self.student, self.assignment))
+            penalty = late.plugin_inst.late_submission_penalty
+            text = self.text(grades(gradebook, self.student, self.assignment, penalty))
             with tempfile.NamedTemporaryFile(
                 "w", dir=path.parent, suffix=".part", encoding="utf-8", newline="", delete=False
             ) as part:
@@ -103,7 +122,10 @@ class _Exporter(ExportPlugin):
 class _Columns(_Exporter):
     """A row for each student and a column for each assignment, for a learning platform's import.
 
-    A cell is empty, and an import leaves what is there, where nothing was handed in or an answer awaits a person.
+    A cell is empty where nothing was handed in or an answer awaits a person. An import takes a grade away that is there
+    for an empty cell, so there are only rows and columns with something in them.
+    Source: https://github.com/instructure/canvas-lms/blob/master/lib/gradebook_importer.rb and
+    https://github.com/moodle/moodle/blob/main/grade/import/csv/classes/load_data.php
     """
 
     columns = Dict(help="{assignment: the name of its column in the platform}; without, the assignment's own").tag(
@@ -112,7 +134,10 @@ class _Columns(_Exporter):
     missing_is_zero = Bool(False, help="write 0 for what was not handed in").tag(config=True)
 
     def table(self, found):
-        """Return the names of the assignments' columns, and the cells of each student."""
+        """Return [(column's name, points)] of the assignments and [(student, cells)]."""
+        if unknown := [name for name in self.columns if name not in found["assignments"] and not self.assignment]:
+            there = ", ".join(found["assignments"])
+            raise Problem(f"{type(self).__name__}.columns has {', '.join(unknown)}; the gradebook has {there}")
         handed_in = [student["assignments"] for student in found["students"]]
         waiting = {
             name: sum(bool(each[name] and each[name]["awaits_a_person"]) for each in handed_in)
@@ -121,8 +146,14 @@ class _Columns(_Exporter):
         if any(waiting.values()):
             counts = ", ".join(f"{name} ({count})" for name, count in waiting.items() if count)
             self.log.warning("Left empty, since an answer awaits a person: %s", counts)
-        names = [self.columns.get(name, name) for name in found["assignments"]]
-        return names, [[self._cell(each) for each in student.values()] for student in handed_in]
+        cells = {name: [self._cell(each[name]) for each in handed_in] for name in found["assignments"]}
+        filled = [name for name in cells if any(cells[name])]
+        rows = list(zip(found["students"], zip(*(cells[name] for name in filled), strict=True), strict=filled != []))
+        rows = [(student, list(row)) for student, row in rows if any(row)]
+        if gaps := sum(not all(row) for _, row in rows):
+            advice = "an import would take a grade away that is there: export one assignment at a time (--assignment)"
+            self.log.warning("%d rows have an empty cell, for which %s", gaps, advice)
+        return [(self.columns.get(name, name), f"{found['assignments'][name]:.10g}") for name in filled], rows
 
     def _cell(self, found):
         if found is None:
@@ -147,11 +178,11 @@ class CanvasCsv(_Columns):
 
     def text(self, found):
         """Return the file's text."""
-        names, rows = self.table(found)
-        most = [f"{points:.10g}" for points in found["assignments"].values()]
+        columns, rows = self.table(found)
+        names, points = zip(*columns, strict=True) if columns else ((), ())
         head = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", *names]
-        lines = [head, ["    Points Possible", "", "", "", "", *most]]
-        for student, row in zip(found["students"], rows, strict=True):
+        lines = [head, ["    Points Possible", "", "", "", "", *points]]
+        for student, row in rows:
             ids = {"ID": student["lms_user_id"] or "", "SIS User ID": "", "SIS Login ID": ""}
             ids[self.id_column] = student["id"]
             name = ", ".join(filter(None, [student["last_name"], student["first_name"]])) or student["id"]
@@ -170,10 +201,10 @@ class MoodleCsv(_Columns):
 
     def text(self, found):
         """Return the file's text."""
-        names, rows = self.table(found)
-        who = [[student[key] for key in ("first_name", "last_name", "id", "email")] for student in found["students"]]
-        head = ["First name", "Last name", "ID number", "Email address", *names]
-        return _csv([head, *(person + row for person, row in zip(who, rows, strict=True))])
+        columns, rows = self.table(found)
+        head = ["First name", "Last name", "ID number", "Email address", *(name for name, _ in columns)]
+        keys = ("first_name", "last_name", "id", "email")
+        return _csv([head, *([student[key] for key in keys] + row for student, row in rows)])
 
 
 class ExercisesCsv(_Exporter):

@@ -5,6 +5,7 @@ import re
 
 import nbformat
 from nbformat.corpus.words import generate_corpus_id as random_cell_id
+from nbgrader.utils import compute_checksum
 
 LIMIT = 20 * 10**6  # bytes, with outputs
 # What makes a page of a text takes n² time for some, hours for a megabyte: so many cells, and characters of text.
@@ -19,7 +20,7 @@ def unreadable(reason):
 def read(path):
     """Return a student's notebook, whatever lies at the path: `unreadable`, with the reason, if it is none."""
     if path.is_symlink() or not path.is_file():
-        return unreadable("it is a link to another file" if path.is_symlink() else "it is no file")
+        return unreadable("it is a link to another file" if path.is_symlink() else _missing(path))
     if path.stat().st_size > LIMIT:
         return unreadable(f"it has more than {LIMIT // 10**6} MB")
     try:
@@ -29,6 +30,13 @@ def read(path):
     except Exception as error:  # whatever a file may hold
         return unreadable(f"it is not a notebook ({type(error).__name__}: {str(error).splitlines()[0][:200]})")
     return unreadable(reason) if (reason := _excess(nb)) else nb
+
+
+def _missing(path):
+    if path.exists():
+        return "it is no file"
+    others = sorted(other.name for other in path.parent.glob("*.ipynb"))[:3]
+    return f"there is no {path.name}" + f", but {', '.join(others)}: rename it" * bool(others)
 
 
 def _excess(nb):
@@ -50,9 +58,10 @@ def sanitised(nb, source):
     """Return a new notebook: the student's text, with the metadata and the locked cells of the course's notebook.
 
     A graded cell that is missing is added, empty if it is for an answer; a second one with the same name is an ordinary
-    cell. HTML in a student's text is shown, not obeyed. What is too large stands as `unreadable`.
+    cell. HTML in a student's text is shown, not obeyed. What is too large, or has none of the course's cells, stands as
+    `unreadable`.
     """
-    if reason := _excess(nb):
+    if reason := _excess(nb) or ("" if nb.metadata.get("unreadable") else _foreign(nb, source)):
         nb = unreadable(reason)
     known = {name: cell for cell in source.cells if (name := grade_id(cell))}
     demos = {cell.get("id"): cell.source for cell in source.cells if "demo" in cell.metadata.get("tags", [])}
@@ -85,7 +94,15 @@ def sanitised(nb, source):
     clean = nbformat.v4.new_notebook(cells=cells, metadata=metadata)
     if reason := nb.metadata.get("unreadable"):
         clean.metadata["unreadable"] = str(reason)[:1000]
+        for cell in filter(grade_id, clean.cells):  # as if untouched: there is nothing that a person could read
+            cell.metadata.nbgrader["checksum"] = compute_checksum(cell)
     return clean
+
+
+def _foreign(nb, source):
+    """Return why a notebook is none of this chapter's, or ""."""
+    mine, known = ({grade_id(cell) for cell in book.cells} - {None} for book in (nb, source))
+    return "" if mine & known or not known else "none of the chapter's exercises is in it; is it another one's?"
 
 
 BOX = re.compile(r"^(`{3,}|:{3,})\{(dropdown|note|warning|tip|important)\}[ \t]*(.*)\n((?:.*\n)*?)\1$", re.MULTILINE)

@@ -171,6 +171,25 @@ def test_a_submission_whose_kernel_dies_is_named_and_the_others_are_graded(cours
     assert "ended by itself" in dead.problem
 
 
+def test_a_notebook_that_is_missing_misnamed_or_anothers_gets_0_and_waits_for_nobody(course, project):
+    for student in ("missing", "misnamed", "anothers", "undated"):
+        hand_in(course, student)
+    path = lambda student: course.root / "submitted" / student / SLUG / f"{SLUG}.ipynb"  # noqa: E731
+    path("missing").unlink()
+    path("misnamed").rename(path("misnamed").with_name(f"{SLUG} (1).ipynb"))
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1")]), path("anothers"))
+    (path("undated").parent / "timestamp.txt").write_text("yesterday")
+    found = {result.student: result for result in classroom.grade(course, SLUG, confined=False)}
+    assert [result.score for result in found.values()] == [0.0] * 4
+    assert not any(result.still_manual for result in found.values())
+    assert found["missing"].problem == f"not read: there is no {SLUG}.ipynb"
+    assert found["misnamed"].problem == f"not read: there is no {SLUG}.ipynb, but {SLUG} (1).ipynb: rename it"
+    assert "none of the chapter's exercises is in it" in found["anothers"].problem
+    assert "Its timestamp.txt holds no time" in found["undated"].problem
+    with course.api.gradebook as gradebook:
+        assert len(gradebook.assignment_submissions(SLUG)) == 4
+
+
 def test_late_work_loses_what_the_guide_s_plug_in_takes(course, root):
     (plugin,) = re.findall(
         r"```python\n(from nbgrader\.plugins.*?)```", (root / "guides" / "instructor.md").read_text(), re.S

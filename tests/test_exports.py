@@ -7,6 +7,7 @@ import pytest
 import quick_gradebooks  # noqa: F401, makes them quick
 from nbgrader.api import Gradebook
 from nbgrader.apps import NbGraderApp
+from nbgrader.plugins import LateSubmissionPlugin
 from traitlets.config import Config
 
 from autograde import exports
@@ -50,17 +51,53 @@ def rows(text):
 
 
 def test_canvas_gets_its_columns_a_row_of_points_and_no_score_that_is_not_settled(gradebook, tmp_path):
-    text = exported(exports.CanvasCsv, gradebook, tmp_path, columns={SLUGS[1]: "A cell (12345)"}, section="Tue")
+    text = exported(exports.CanvasCsv, gradebook, tmp_path, columns={SLUGS[0]: "Forward (12345)"}, section="Tue")
     assert "\r\n" in text
     head, points, *students = rows(text)
-    assert head == ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", SLUGS[0], "A cell (12345)"]
-    assert points == ["    Points Possible", "", "", "", "", "3", "3"]
+    assert head == ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", "Forward (12345)"]
+    assert points == ["    Points Possible", "", "", "", "", "3"]
     assert students == [
-        ["Lovelace, née Byron, Ada", "7", "", "ada", "Tue", "3", ""],
-        ["bo", "", "", "bo", "Tue", "1.75", ""],
-        ["cem", "", "", "cem", "Tue", "", ""],
-        ["dil", "", "", "dil", "Tue", "", ""],
+        ["Lovelace, née Byron, Ada", "7", "", "ada", "Tue", "3"],
+        ["bo", "", "", "bo", "Tue", "1.75"],
     ]
+
+
+def test_a_row_or_a_column_with_nothing_in_it_is_left_out_and_gaps_are_named(gradebook, tmp_path, caplog):
+    """An import takes a grade away for an empty cell."""
+    submission = gradebook.add_submission(SLUGS[1], "ada")
+    submission.notebooks[0].grades[0].needs_manual_grade = submission.notebooks[0].grades[1].needs_manual_grade = False
+    gradebook.db.commit()
+    head, ada, bo = rows(exported(exports.MoodleCsv, gradebook, tmp_path))
+    assert head[4:] == [*SLUGS] and (ada[4:], bo[4:]) == (["3", "0"], ["1.75", ""])
+    assert "1 rows have an empty cell" in caplog.text and "--assignment" in caplog.text
+    caplog.clear()
+    head, *found = rows(exported(exports.MoodleCsv, gradebook, tmp_path, assignment=[SLUGS[1]]))
+    assert [row[2:] for row in (head, *found)] == [["ID number", "Email address", SLUGS[1]], ["ada", "ada@x.org", "0"]]
+    assert "empty cell" not in caplog.text
+
+
+class Half(LateSubmissionPlugin):
+    def late_submission_penalty(self, student_id, score, total_seconds_late):
+        return score / 2
+
+
+def test_what_being_late_costs_is_of_the_score_with_what_a_person_gave(gradebook, tmp_path):
+    """The gradebook keeps what it cost when the notebook was graded, before anybody had read the essay."""
+
+    def bo(**options):
+        config = Config({"Json": {"to": str(tmp_path / "out")}, **options})
+        exports.Json(config=config).export(gradebook)
+        found = json.loads((tmp_path / "out").read_text())["students"]
+        return next(student for student in found if student["id"] == "bo")["assignments"][SLUGS[0]]["score"]
+
+    half = {"AssignLatePenalties": Config(plugin_class=Half)}
+    assert bo(**half) == 1.75, "without a due date what the gradebook has stands"
+    gradebook.update_or_create_assignment(SLUGS[0], duedate="2026-11-19 10:00:00")
+    assert bo() == 1.75, "the usual plug-in says nothing"
+    assert bo(**half) == 1.25
+    assert bo(LateSubmissionPlugin=Config(penalty_method="zero")) == 0
+    gradebook.update_or_create_assignment(SLUGS[0], duedate="2026-11-21 10:00:00")
+    assert bo(**half) == 2.5, "the deadline was extended"
 
 
 def test_which_id_canvas_knows_and_what_nothing_is_worth_can_be_set(gradebook, tmp_path):
@@ -106,6 +143,7 @@ def test_what_waits_for_a_person_is_named(gradebook, tmp_path, caplog):
     [
         ({"student": ["eve"]}, "the gradebook has no eve; it has ada, bo, cem, dil."),
         ({"assignment": ["03"]}, "the gradebook has no 03; it has 01_forward, 02_cell."),
+        ({"columns": {"1": "x"}}, "MoodleCsv.columns has 1; the gradebook has 01_forward, 02_cell."),
         ({"to": "/nowhere/grades.csv"}, "/nowhere/grades.csv cannot be written (No such file or directory)."),
     ],
 )
@@ -117,10 +155,13 @@ def test_what_is_not_there_is_named_and_nothing_is_written(gradebook, tmp_path, 
     assert (tmp_path / "out").read_text() == "an earlier export"
 
 
-def test_an_empty_gradebook_gives_the_heads_alone(tmp_path):
+@pytest.mark.parametrize("exporter", [exports.CanvasCsv, exports.MoodleCsv, exports.ExercisesCsv, exports.Json])
+def test_a_gradebook_without_assignments_is_of_no_course(exporter, tmp_path):
     with Gradebook(f"sqlite:///{tmp_path / 'empty.db'}", "recurrence") as empty:
-        assert len(rows(exported(exports.CanvasCsv, empty, tmp_path))) == 2
-        assert len(rows(exported(exports.MoodleCsv, empty, tmp_path))) == 1
+        with pytest.raises(SystemExit, match="there is no assignment in this gradebook; run .* in the course's folder"):
+            exported(exporter, empty, tmp_path)
+        empty.add_assignment(SLUGS[0])
+        exported(exporter, empty, tmp_path)
 
 
 def test_nbgraders_own_command_takes_the_exporters(gradebook, tmp_path, monkeypatch):
@@ -134,4 +175,4 @@ def test_nbgraders_own_command_takes_the_exporters(gradebook, tmp_path, monkeypa
         assert not end.code
     finally:
         NbGraderApp.clear_instance()
-    assert len(rows((tmp_path / "c.csv").read_text())) == 6
+    assert len(rows((tmp_path / "c.csv").read_text())) == 4
