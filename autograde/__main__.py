@@ -2,12 +2,14 @@
 
 import sys
 from collections import Counter
+from pathlib import Path
 
 import click
+from sqlalchemy.exc import SQLAlchemyError
 
 from autograde import classroom, exercises, sample
 from autograde.course import Course, Problem
-from autograde.release import ROOT, release
+from autograde.release import chapters, refuse_unknown, release
 
 COURSE = click.option(
     "--course", default="course", show_default=True, type=click.Path(file_okay=False), help="The course directory."
@@ -27,7 +29,7 @@ class Refusal(click.ClickException):
 def main():
     """Release chapters to a class and grade what it hands in, with nbgrader.
 
-    Exit codes: 0 done; 1 done, but some submissions could not be read or run (they got 0 and are named); 2 wrong
+    Exit codes: 0 done; 1 done, but some submissions could not be read or run to their end, and are named; 2 wrong
     usage or set-up, nothing changed; 130 stopped by Ctrl+C, to be gone on with by the same command.
     """
 
@@ -41,10 +43,11 @@ def release_command(slugs, course):
     Makes the directory and its nbgrader_config.py when there is none. Refuses, naming the cells, when its source was
     edited by hand or when submissions exist that the change would break.
     """
-    slugs = slugs or sorted(path.name for path in (ROOT / "_build" / "source").glob("*"))
+    slugs = slugs or chapters()
     if not slugs:
         raise Refusal("there are no solved notebooks in _build/source; run `make chapters` first")
     with refusing():
+        refuse_unknown(slugs)
         target = Course(course)
         for slug in slugs:
             done = release(target, slug)
@@ -67,7 +70,7 @@ def grade(assignment, course, student, jobs, no_sandbox, scheduler):
     run again; an interrupted run goes on where it stopped.
     """
     if jobs and scheduler:
-        raise Refusal("--jobs is for this machine; how many a cluster runs at a time, `dask worker --nthreads` says")
+        raise Refusal("--jobs is for this machine; how many a cluster runs at a time, `dask worker --nworkers` says")
     if no_sandbox:
         click.secho("grade: no confinement: students' code runs as you, with your files in reach", fg="red", err=True)
     try:
@@ -154,11 +157,13 @@ def table(names, students):
 def open_course(folder):
     """Return the course in a folder; refuse one that is not there, rather than begin it."""
     course = click.Path(exists=True, file_okay=False).convert(folder, None, None)
+    if not Path(course, "nbgrader_config.py").is_file():
+        raise Refusal(f"{course} is no course: nbgrader_config.py is not in it; --course says where yours is")
     return Course(course)
 
 
 class refusing:
-    """Turn a `Problem` into a refusal."""
+    """Turn a `Problem`, and what a wrong path, a damaged gradebook or configuration raises, into a refusal."""
 
     def __enter__(self):
         return self
@@ -166,6 +171,9 @@ class refusing:
     def __exit__(self, kind, error, trace):
         if isinstance(error, Problem):
             raise Refusal(str(error)) from None
+        if isinstance(error, OSError | SQLAlchemyError | SyntaxError) and not isinstance(error, BrokenPipeError):
+            told = " ".join(str(error).split())
+            raise Refusal(f"{type(error).__name__}: {told[:300]}") from None
         return False
 
 

@@ -114,6 +114,10 @@ def matching(course, assignment, student="*"):
     collected = course.collected(assignment)
     students = [name for name in collected if fnmatch.fnmatch(name, student)]
     if not students:
+        known = sorted(path.name for path in course.root.glob("source/*") if path.is_dir())
+        if assignment not in known:
+            there = ", ".join(known) or "none; `make release` puts them there"
+            raise Problem(f"there is no assignment {assignment!r} in {course.root}; there are: {there}")
         found = f"by a student matching {student!r} " if collected else ""
         raise Problem(
             f"nothing was handed in {found}for {assignment!r} in {course.root / 'submitted'}; "

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import sys
 import warnings
 from functools import lru_cache, partial
@@ -116,6 +117,9 @@ def reason(result):
     """Return the most telling line of what nbgrader logged when a step failed."""
     lines = [line.strip() for line in (result.get("log") or result.get("error") or "").splitlines() if line.strip()]
     errors = [line for line in lines if "ERROR" in line and "There was an error processing" not in line]
+    if errors and "Traceback" in errors[0]:
+        raised = [line for line in lines if re.match(r"(\w+\.)*\w*(Error|Exception)\b", line)]
+        errors = raised[-1:] or errors[1:]
     return (errors or lines or ["nbgrader gave no reason"])[-1 if not errors else 0]
 
 

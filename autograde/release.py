@@ -18,10 +18,8 @@ def release(course, slug, root=ROOT):
     Raises `Problem`, naming the cells, when the course's source was edited by hand since, or when students have
     handed in work that a change of the graded cells would break.
     """
+    refuse_unknown([slug], root)
     built = root / "_build" / "source" / slug / f"{slug}.ipynb"
-    if not built.is_file():
-        known = ", ".join(sorted(path.name for path in built.parent.parent.glob("*"))) or "none; run `make chapters`"
-        raise Problem(f"there is no chapter {slug!r} in _build/source; known are: {known}")
     text = built.read_text(encoding="utf-8")
     source = course.root / "source" / slug / f"{slug}.ipynb"
     given = course.root / "release" / slug / f"{slug}.ipynb"  # what students have, whatever became of the source
@@ -41,6 +39,20 @@ def release(course, slug, root=ROOT):
     return True
 
 
+def refuse_unknown(slugs, root=ROOT):
+    """Raise `Problem` for the first of these that is no chapter with a solved notebook."""
+    known = chapters(root)
+    for slug in slugs:
+        if slug not in known:
+            there = ", ".join(known) or "none; run `make chapters`"
+            raise Problem(f"there is no chapter {slug!r} in _build/source; known are: {there}")
+
+
+def chapters(root=ROOT):
+    """Return the names of the chapters that have a solved notebook."""
+    return sorted(path.stem for path in (root / "_build" / "source").glob("*/*.ipynb") if path.stem == path.parent.name)
+
+
 def _read_record(course):
     path = course.root / RECORD
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
@@ -58,10 +70,10 @@ def _digest(text):
 def _refuse_if_edited(source, present, text, written):
     if _digest(present) == written:
         return
+    cells = ", ".join(changed_cells(present, text)) or "none, only how the file is written or its metadata"
     raise Problem(
-        f"{source} was edited since it was written; the cells that differ from the chapter's: "
-        f"{', '.join(changed_cells(present, text))}. Move your edits into solutions/, or delete the file to have it "
-        "written again."
+        f"{source} was edited since it was written; the cells that differ from the chapter's: {cells}. "
+        "Move your edits into solutions/, or delete the file to have it written again."
     )
 
 

@@ -24,7 +24,7 @@ from autograde import classroom, diagnose, exercises, results, sample, sandbox
 from autograde import release as releasing
 from autograde.__main__ import main, table
 from autograde.check import verdict
-from autograde.course import Course, Problem
+from autograde.course import Course, Problem, reason
 
 SLUG = "01_test"
 
@@ -171,20 +171,20 @@ def test_a_submission_whose_kernel_dies_is_named_and_the_others_are_graded(cours
     assert "ended by itself" in dead.problem
 
 
-def test_a_notebook_that_is_missing_misnamed_or_anothers_gets_0_and_waits_for_nobody(course, project):
-    for student in ("missing", "misnamed", "anothers", "undated"):
+def test_a_notebook_that_is_missing_misnamed_or_foreign_gets_0_and_waits_for_nobody(course, project):
+    for student in ("missing", "misnamed", "foreign", "undated"):
         hand_in(course, student)
     path = lambda student: course.root / "submitted" / student / SLUG / f"{SLUG}.ipynb"  # noqa: E731
     path("missing").unlink()
     path("misnamed").rename(path("misnamed").with_name(f"{SLUG} (1).ipynb"))
-    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1")]), path("anothers"))
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1")]), path("foreign"))
     (path("undated").parent / "timestamp.txt").write_text("yesterday")
     found = {result.student: result for result in classroom.grade(course, SLUG, confined=False)}
     assert [result.score for result in found.values()] == [0.0] * 4
     assert not any(result.still_manual for result in found.values())
     assert found["missing"].problem == f"not read: there is no {SLUG}.ipynb"
     assert found["misnamed"].problem == f"not read: there is no {SLUG}.ipynb, but {SLUG} (1).ipynb: rename it"
-    assert "none of the chapter's exercises is in it" in found["anothers"].problem
+    assert "none of the chapter's exercises is in it" in found["foreign"].problem
     assert "Its timestamp.txt holds no time" in found["undated"].problem
     with course.api.gradebook as gradebook:
         assert len(gradebook.assignment_submissions(SLUG)) == 4
@@ -376,6 +376,41 @@ def test_grading_where_nothing_was_handed_in_says_how_to_collect(course):
     code, said = invoke("grade", SLUG, "--course", str(course.root), "--no-sandbox", "--student", "z*")
     assert code == 2
     assert "matching 'z*'" in said
+
+
+def test_a_wrong_chapter_or_folder_is_named_and_begins_nothing(course, tmp_path, project):
+    hand_in(course)
+    code, said = invoke("grade", "01_tset", "--course", str(course.root))
+    assert (code, f"no assignment '01_tset' in {course.root}; there are: {SLUG}" in said) == (2, True), said
+    (tmp_path / "other").mkdir()
+    code, said = invoke("grade", SLUG, "--course", str(tmp_path / "other"))
+    assert (code, "is no course: nbgrader_config.py is not in it" in said) == (2, True), said
+    code, said = invoke("release", "no-chapter", "--course", str(tmp_path / "new"))
+    assert (code, "there is no chapter 'no-chapter'" in said) == (2, True), said
+    assert not (tmp_path / "new").exists() and not any((tmp_path / "other").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        ("gradebook.db", "no database", "DatabaseError: (sqlite3.DatabaseError) file is not a database"),
+        ("nbgrader_config.py", "c = get_config(", "SyntaxError: '(' was never closed"),
+    ],
+)
+def test_a_damaged_file_of_the_course_gets_a_sentence(course, name, text, sentence):
+    hand_in(course)
+    (course.root / name).write_text(text)
+    code, said = invoke("grade", SLUG, "--course", str(course.root))
+    assert (code, sentence in said) == (2, True), said
+
+
+def test_of_a_step_that_failed_with_a_traceback_the_exception_is_told():
+    log = (
+        "[ERROR] Traceback (most recent call last):\n  File x\nsqlalchemy.exc.OperationalError: readonly database\n[x]"
+    )
+    assert reason({"log": log}) == "sqlalchemy.exc.OperationalError: readonly database"
+    assert reason({"log": "[INFO] a\n[ERROR] No notebook"}) == "[ERROR] No notebook"
+    assert reason({"log": "only\nthis"}) == "this"
 
 
 def test_a_sample_course_replaces_no_folder_that_is_not_one(tmp_path):

@@ -158,7 +158,7 @@ def test_what_is_not_there_is_named_and_nothing_is_written(gradebook, tmp_path, 
 @pytest.mark.parametrize("exporter", [exports.CanvasCsv, exports.MoodleCsv, exports.ExercisesCsv, exports.Json])
 def test_a_gradebook_without_assignments_is_of_no_course(exporter, tmp_path):
     with Gradebook(f"sqlite:///{tmp_path / 'empty.db'}", "recurrence") as empty:
-        with pytest.raises(SystemExit, match="there is no assignment in this gradebook; run .* in the course's folder"):
+        with pytest.raises(SystemExit, match="there is no assignment in this gradebook; run the command"):
             exported(exporter, empty, tmp_path)
         empty.add_assignment(SLUGS[0])
         exported(exporter, empty, tmp_path)

@@ -153,6 +153,7 @@ def test_the_summary_counts_what_is_worth_a_look():
 
 def test_nothing_handed_in_is_said(tmp_path):
     Course(tmp_path)
+    (tmp_path / "source" / SLUG).mkdir(parents=True)
     run = CliRunner().invoke(main, ["report", SLUG, "--course", str(tmp_path)])
     assert run.exit_code == 2
     assert "nothing was handed in" in run.output
