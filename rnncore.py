@@ -548,93 +548,9 @@ def clip_by_global_norm(grads, max_norm):
 
 
 # ======================================================================================================================
-# Part 2, PyTorch: stand-ins for torch.nn's recurrent layers and cells. They run one step after the other, as written
-# here, or all steps in NumPy where that is faster (the last section of this part). The networks differ in their step:
-
-
-class _Elman:
-    gates, states = 1, 1
-
-    def __init__(self, nonlinearity):
-        self.nonlinearity = nonlinearity
-
-    def step(self, from_x, state, W_hh, b_hh, W_hr=None):
-        """Return (h_t,) from the input's part of the sums, (B, H), and (h_{t-1},)."""
-        return (_activate(from_x + linear(state[0], W_hh, b_hh), self.nonlinearity, torch),)
-
-    def forward(self, *arrays):
-        return _rnn_in_numpy(self.nonlinearity, *arrays)
-
-    def backward(self, *arrays):
-        return _rnn_back_in_numpy(self.nonlinearity, *arrays)
-
-
-class _Gru:
-    gates, states = 3, 1
-
-    def step(self, from_x, state, W_hh, b_hh, W_hr=None):
-        """Return (h_t,) from the input's part of the sums, (B, 3H), and (h_{t-1},)."""
-        _, z, n, _ = _gru_gates(from_x, linear(state[0], W_hh, b_hh), torch)
-        return ((1 - z) * n + z * state[0],)
-
-    def forward(self, *arrays):
-        return _gru_in_numpy(*arrays)
-
-    def backward(self, *arrays):
-        return _gru_back_in_numpy(*arrays)
-
-
-class _Lstm:
-    gates, states = 4, 2
-
-    def step(self, from_x, state, W_hh, b_hh, W_hr=None):
-        """Return (h_t, c_t) from the input's part of the sums, (B, 4H), and (h_{t-1}, c_{t-1})."""
-        i, f, g, o = _lstm_gates(from_x + linear(state[0], W_hh, b_hh), torch)
-        c = f * state[1] + i * g
-        h = o * torch.tanh(c)
-        return (h if W_hr is None else linear(h, W_hr)), c
-
-    def forward(self, *arrays):
-        return _lstm_in_numpy(*arrays)
-
-    def backward(self, *arrays):
-        return _lstm_back_in_numpy(*arrays)
-
-
-def _run_torch(network, rows, state, sizes, weights, reverse=False):
-    """Run one direction of one layer in PyTorch, step after step; return all states (N, H) and the final ones (B, H).
-
-    rows (N, D) holds the inputs of step 1, then those of step 2, ..., as a PackedSequence does: sizes[t] of them belong
-    to step t + 1, and sequences that end earlier stand last.
-    """
-    W_xh, W_hh, b_xh, *rest = weights
-    from_x = linear(rows, W_xh, b_xh).split(sizes)  # T arrays, each (B_t, K)
-    now = [s[: sizes[-1] if reverse else sizes[0]] for s in state]
-    hs, ended = {}, []
-    for t in range(len(sizes))[:: -1 if reverse else 1]:
-        if now[0].shape[0] > sizes[t]:  # forwards: the sequences that stand last are over
-            ended.append([s[sizes[t] :] for s in now])
-            now = [s[: sizes[t]] for s in now]
-        elif now[0].shape[0] < sizes[t]:  # backwards: they begin
-            now = [torch.cat([s, s0[s.shape[0] : sizes[t]]]) for s, s0 in zip(now, state, strict=True)]
-        now = network.step(from_x[t], now, W_hh, *rest)
-        hs[t] = now[0]
-    final = [torch.cat(s) for s in zip(now, *reversed(ended), strict=True)] if ended else now
-    return torch.cat([hs[t] for t in range(len(sizes))]), final
-
-
-def _run_numpy(network, rows, state, sizes, weights, reverse=False):
-    """The same in NumPy, for sequences of one length."""
-    W_xh, W_hh, b_xh, b_hh = weights
-    if b_xh is None:
-        b_xh = b_hh = W_hh.new_zeros(len(W_hh))
-    x = rows.view(len(sizes), sizes[0], rows.shape[1])  # (T, B, D)
-    inputs = (x.flip(0) if reverse else x, *state, W_xh, W_hh, b_xh, b_hh)
-    if torch.is_grad_enabled():
-        hs, *cell = _InNumPy.apply(network, *inputs)
-    else:
-        (hs, *cell), _ = _forward_in_numpy(network, False, inputs)
-    return (hs.flip(0) if reverse else hs).view(len(rows), W_hh.shape[1]), [hs[-1], *cell]
+# Part 2, PyTorch: stand-ins for torch.nn's recurrent layers and cells. The networks differ
+# in `_Elman`, `_Gru` and `_Lstm`, at the end of this part: each has its step in PyTorch, and all steps and their backward
+# in NumPy, which runs where it is faster.
 
 
 def _check_options(options):
@@ -823,12 +739,10 @@ class RNNCell(_Cell):
     nonlinearity is "tanh" or "relu". Source: Elman 1990.
     """
 
+    _network = property(lambda self: _Elman(self.nonlinearity))
+
     def __init__(self, input_size, hidden_size, bias=True, nonlinearity="tanh", device=None, dtype=None):
         super().__init__(_Elman.gates, input_size, hidden_size, bias, device, dtype, nonlinearity=nonlinearity)
-
-    @property
-    def _network(self):
-        return _Elman(self.nonlinearity)
 
 
 class GRUCell(_Cell):
@@ -838,7 +752,7 @@ class GRUCell(_Cell):
     The weights are those of `RNNCell` with 3H rows, the gates r, z, n. Source: Cho et al. 2014 and torch.nn.GRU.
     """
 
-    _network = _Gru()
+    _network = property(lambda self: _Gru())
 
     def __init__(self, input_size, hidden_size, bias=True, device=None, dtype=None):
         super().__init__(_Gru.gates, input_size, hidden_size, bias, device, dtype)
@@ -852,7 +766,7 @@ class LSTMCell(_Cell):
     their sum. Source: Gers, Schmidhuber and Cummins 2000.
     """
 
-    _network = _Lstm()
+    _network = property(lambda self: _Lstm())
 
     def __init__(self, input_size, hidden_size, bias=True, device=None, dtype=None):
         super().__init__(_Lstm.gates, input_size, hidden_size, bias, device, dtype)
@@ -876,15 +790,13 @@ class RNN(_Layer):
     to be differentiated twice, traced or transformed, runs in PyTorch, step after step. Source: Elman 1990.
     """
 
+    _network = property(lambda self: _Elman(self.nonlinearity))
+
     def __init__(self, input_size, hidden_size, num_layers=1, nonlinearity="tanh", bias=True, batch_first=False,
                  dropout=0.0, bidirectional=False, device=None, dtype=None):  # fmt: skip
         super().__init__(_Elman.gates, input_size, hidden_size, bias, device, dtype, num_layers, bidirectional,
                          nonlinearity=nonlinearity, batch_first=batch_first, dropout=dropout)  # fmt: skip
         self.mode = f"RNN_{nonlinearity.upper()}"
-
-    @property
-    def _network(self):
-        return _Elman(self.nonlinearity)
 
 
 class GRU(_Layer):
@@ -894,7 +806,7 @@ class GRU(_Layer):
     """
 
     mode = "GRU"
-    _network = _Gru()
+    _network = property(lambda self: _Gru())
 
     def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
                  bidirectional=False, device=None, dtype=None):  # fmt: skip
@@ -911,7 +823,7 @@ class LSTM(_Layer):
     """
 
     mode = "LSTM"
-    _network = _Lstm()
+    _network = property(lambda self: _Lstm())
 
     def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
                  bidirectional=False, proj_size=0, device=None, dtype=None):  # fmt: skip
@@ -919,11 +831,40 @@ class LSTM(_Layer):
                          proj_size, batch_first=batch_first, dropout=dropout)  # fmt: skip
 
 
-# The same in NumPy, for a CPU, where a small network's time goes into calls and memory more than into arithmetic:
-# results are written into arrays that lie there already, and the weights' gradients are one product after the loop.
-# For the gated networks the batch is the last axis, so that every gate is one piece of memory; v_t = [x_t; 1; h_{t-1}]
-# makes one product of a step's sums, W v = W_xh x + b + W_hh h, and one of all its weights' gradients; and what needs
-# no later step is done for a block of steps at once, no larger than a processor's cache.
+def _run_torch(network, rows, state, sizes, weights, reverse=False):
+    """Run one direction of one layer in PyTorch, step after step; return all states (N, H) and the final ones (B, H).
+
+    rows (N, D) holds the inputs of step 1, then those of step 2, ..., as a PackedSequence does: sizes[t] of them belong
+    to step t + 1, and sequences that end earlier stand last.
+    """
+    W_xh, W_hh, b_xh, *rest = weights
+    from_x = linear(rows, W_xh, b_xh).split(sizes)  # T arrays, each (B_t, K)
+    now = [s[: sizes[-1] if reverse else sizes[0]] for s in state]
+    hs, ended = {}, []
+    for t in range(len(sizes))[:: -1 if reverse else 1]:
+        if now[0].shape[0] > sizes[t]:  # forwards: the sequences that stand last are over
+            ended.append([s[sizes[t] :] for s in now])
+            now = [s[: sizes[t]] for s in now]
+        elif now[0].shape[0] < sizes[t]:  # backwards: they begin
+            now = [torch.cat([s, s0[s.shape[0] : sizes[t]]]) for s, s0 in zip(now, state, strict=True)]
+        now = network.step(from_x[t], now, W_hh, *rest)
+        hs[t] = now[0]
+    final = [torch.cat(s) for s in zip(now, *reversed(ended), strict=True)] if ended else now
+    return torch.cat([hs[t] for t in range(len(sizes))]), final
+
+
+def _run_numpy(network, rows, state, sizes, weights, reverse=False):
+    """The same in NumPy, for sequences of one length."""
+    W_xh, W_hh, b_xh, b_hh = weights
+    if b_xh is None:
+        b_xh = b_hh = W_hh.new_zeros(len(W_hh))
+    x = rows.view(len(sizes), sizes[0], rows.shape[1])  # (T, B, D)
+    inputs = (x.flip(0) if reverse else x, *state, W_xh, W_hh, b_xh, b_hh)
+    if torch.is_grad_enabled():
+        hs, *cell = _InNumPy.apply(network, *inputs)
+    else:
+        (hs, *cell), _ = _forward_in_numpy(network, False, inputs)
+    return (hs.flip(0) if reverse else hs).view(len(rows), W_hh.shape[1]), [hs[-1], *cell]
 
 
 def _numpy_takes(first, *others):
@@ -994,140 +935,172 @@ class _InNumPy(torch.autograd.Function):
         return [next(found) if need else None for need in needed]
 
 
-def _rnn_in_numpy(nonlinearity, keep, hs, x, h0, W_xh, W_hh, b_xh, b_hh):
-    """Fill in the states hs (T, B, H); return (), and what the backward needs: all states, h_0 included."""
-    (T, B, D), H = x.shape, len(W_hh)
-    np.matmul(x.reshape(T * B, D), W_xh.T, out=hs.reshape(T * B, H))
-    hs += b_xh + b_hh
-    h, W_hh_T, from_h = h0, W_hh.T, np.empty((B, H), x.dtype)
-    activate = np.tanh if nonlinearity == "tanh" else lambda a, out: np.maximum(a, 0, out=out)
-    for h_next in hs:  # (B, H), at first the input's part of the sums; results go where the last argument says
-        np.add(h_next, h.dot(W_hh_T, from_h), h_next)
-        h = activate(h_next, h_next)
-    return (), ((np.concatenate([h0[None], hs]),) if keep else ())
+# In NumPy, on a CPU, a small network's time goes into calls and memory more than into arithmetic:
+# results are written into arrays that lie there already, and the weights' gradients are one product after the loop.
+# For the gated networks the batch is the last axis, so that every gate is one piece of memory; v_t = [x_t; 1; h_{t-1}]
+# makes one product of a step's sums, W v = W_xh x + b + W_hh h, and one of all its weights' gradients; and what needs
+# no later step is done for a block of steps at once, no larger than a processor's cache.
 
 
-def _rnn_back_in_numpy(nonlinearity, needs_dx, dhs, x, h0, W_xh, W_hh, b_xh, b_hh, states):
-    """Return dL/d of x, h0 and the weights, from dhs (T, B, H)."""
-    (T, B, D), H, before, hs = x.shape, len(W_hh), states[:-1], states[1:]
-    das, dh, W_hh = np.empty_like(hs), np.zeros((B, H), x.dtype), np.asfortranarray(W_hh)  # faster to multiply by
-    if nonlinearity == "tanh":
-        np.subtract(1, np.multiply(hs, hs, out=das), out=das)  # times dL/dh_t it is dL/da_t
-    else:
-        np.greater(hs, 0, out=das)
-    for dh_t, da in _backwards(dhs, das):  # (B, H), (B, H)
-        dh += dh_t
-        np.multiply(da, dh, da)
-        da.dot(W_hh, dh)
-    das, before = das.reshape(T * B, H), before.reshape(T * B, H)
-    dx = (das @ W_xh).reshape(T, B, D) if needs_dx else None
-    db = das.sum(0)
-    return dx, dh, das.T @ x.reshape(T * B, D), das.T @ before, db, db.copy()
+class _Elman:
+    gates, states = 1, 1
 
+    def __init__(self, nonlinearity):
+        self.nonlinearity = nonlinearity
 
-def _gru_in_numpy(keep, hs, x, h0, W_xh, W_hh, b_xh, b_hh):
-    """Fill in the states hs (T, B, H); return (), and what the backward needs."""
-    (T, B, D), H = x.shape, W_hh.shape[1]
-    v, W = _augmented(x, h0, W_xh, b_xh + b_hh, W_hh)
-    W_rz, half = W[: 2 * H] / 2, np.full((2 * H, B), 0.5, x.dtype)  # σ(a) = ½ tanh(a/2) + ½
-    W_hn = np.concatenate([b_hh[:, None], W_hh], 1)[2 * H :]  # times [1; h]
-    n_from_x = np.concatenate([W_xh, b_xh[:, None]], 1)[2 * H :] @ v[:-1, : D + 1]  # (T, H, B)
-    gates = _per_step(T, (4 * H, B), x, keep)  # n, r, z and W_hn h + b_hn
-    steps = zip(v, v[:, D + 1 :], v[1:, D + 1 :], gates, n_from_x, strict=False)
-    for v_t, h, h_next, a, from_x in steps:  # (K, B), (H, B), (H, B), (4H, B), (H, B)
-        n, rz, h_n = a[:H], a[H : 3 * H], a[3 * H :]
-        W_rz.dot(v_t, out=rz)
-        np.tanh(rz, out=rz)
-        rz *= half
-        rz += half
-        W_hn.dot(v_t[D:], out=h_n)
-        np.multiply(rz[:H], h_n, out=n)
-        n += from_x
-        np.tanh(n, out=n)
-        np.subtract(h, n, out=h_next)
-        np.multiply(h_next, rz[H:], out=h_next)
-        np.add(h_next, n, out=h_next)  # n + z ⊙ (h − n)
-    hs[...] = v[1:, D + 1 :].swapaxes(1, 2)
-    return (), (v, gates)
+    def step(self, from_x, state, W_hh, b_hh, W_hr=None):
+        """Return (h_t,) from the input's part of the sums, (B, H), and (h_{t-1},)."""
+        return (_activate(from_x + linear(state[0], W_hh, b_hh), self.nonlinearity, torch),)
 
+    def forward(self, keep, hs, x, h0, W_xh, W_hh, b_xh, b_hh):
+        """Fill in the states hs (T, B, H); return (), and what the backward needs: all states, h_0 included."""
+        (T, B, D), H = x.shape, len(W_hh)
+        np.matmul(x.reshape(T * B, D), W_xh.T, out=hs.reshape(T * B, H))
+        hs += b_xh + b_hh
+        h, W_hh_T, from_h = h0, W_hh.T, np.empty((B, H), x.dtype)
+        activate = np.tanh if self.nonlinearity == "tanh" else lambda a, out: np.maximum(a, 0, out=out)
+        for h_next in hs:  # (B, H), at first the input's part of the sums; results go where the last argument says
+            np.add(h_next, h.dot(W_hh_T, from_h), h_next)
+            h = activate(h_next, h_next)
+        return (), ((np.concatenate([h0[None], hs]),) if keep else ())
 
-def _gru_back_in_numpy(needs_dx, dhs, x, h0, W_xh, W_hh, b_xh, b_hh, v, gates):
-    """Return dL/d of x, h0 and the weights, from dhs (T, B, H)."""
-    (_, B, D), H = x.shape, W_hh.shape[1]
-    W_hh_T, dW, dx = W_hh.T.copy(), np.zeros((4 * H, v.shape[1]), x.dtype), np.empty_like(x) if needs_dx else None
-    W_nrz = np.roll(W_xh, H, 0)
-    dh, kept = np.zeros((H, B), x.dtype), np.empty((H, B), x.dtype)
-    for steps in _blocks(gates):
-        n, r, z, h_n = np.split(gates[steps], 4, axis=1)  # each (t, H, B)
-        das = np.empty_like(gates[steps])
-        da_n, da_r, da_z, da_h_n = np.split(das, 4, axis=1)  # at first what dL/dh_t is to be multiplied by
-        da_n[...] = (1 - z) * (1 - n * n)
-        da_h_n[...] = da_n * r
-        da_r[...] = da_h_n * h_n * (1 - r)
-        da_z[...] = (v[steps, D + 1 :] - n) * z * (1 - z)
-        for dh_t, z_t, da in _backwards(_columns(dhs[steps]), z, das):
+    def backward(self, needs_dx, dhs, x, h0, W_xh, W_hh, b_xh, b_hh, states):
+        """Return dL/d of x, h0 and the weights, from dhs (T, B, H)."""
+        (T, B, D), H, before, hs = x.shape, len(W_hh), states[:-1], states[1:]
+        das, dh, W_hh = np.empty_like(hs), np.zeros((B, H), x.dtype), np.asfortranarray(W_hh)  # faster to multiply by
+        if self.nonlinearity == "tanh":
+            np.subtract(1, np.multiply(hs, hs, out=das), out=das)  # times dL/dh_t it is dL/da_t
+        else:
+            np.greater(hs, 0, out=das)
+        for dh_t, da in _backwards(dhs, das):  # (B, H), (B, H)
             dh += dh_t
-            by_gate = da.reshape(4, *dh.shape)
-            by_gate *= dh
-            np.multiply(dh, z_t, out=kept)
-            W_hh_T.dot(da[H:], out=dh)
-            dh += kept
-        _add_gradients(dW, dx, das, das[:, : 3 * H], v, W_nrz, steps)
-    dW_xh, dW_hh = np.roll(dW[: 3 * H], -H, 0), dW[H:]
-    return dx, dh.T, dW_xh[:, :D], dW_hh[:, D + 1 :], dW_xh[:, D], dW_hh[:, D]
+            np.multiply(da, dh, da)
+            da.dot(W_hh, dh)
+        das, before = das.reshape(T * B, H), before.reshape(T * B, H)
+        dx = (das @ W_xh).reshape(T, B, D) if needs_dx else None
+        db = das.sum(0)
+        return dx, dh, das.T @ x.reshape(T * B, D), das.T @ before, db, db.copy()
 
 
-def _lstm_in_numpy(keep, hs, x, h0, c0, W_xh, W_hh, b_xh, b_hh):
-    """Fill in the states hs (T, B, H); return (c_T,), shape (B, H), and what the backward needs."""
-    (T, B, D), H = x.shape, W_hh.shape[1]
-    v, W = _augmented(x, h0, W_xh, b_xh + b_hh, W_hh)
-    scale = np.repeat(np.array([0.5, 0.5, 1, 0.5], x.dtype), H)[:, None]  # σ(a) = ½ tanh(a/2) + ½, of i, f and o
-    W *= scale
-    scale = scale.repeat(B, 1)  # (4H, B): faster than to broadcast
-    shift = 1 - scale
-    gates, cs = _per_step(T, (4 * H, B), x, keep), _per_step(T + 1, (H, B), x, keep)
-    cs[0][...] = c0.T
-    tanh_cs, i_g = _per_step(T, (H, B), x, keep), np.empty((H, B), x.dtype)
-    steps = zip(v, v[1:, D + 1 :], gates, cs, cs[1:], tanh_cs, strict=False)
-    for v_t, h_next, a, c, c_next, tanh_c in steps:  # (K, B), (H, B), (4H, B), (H, B) ...
-        W.dot(v_t, out=a)
-        np.tanh(a, out=a)
-        np.multiply(a, scale, out=a)
-        np.add(a, shift, out=a)
-        i, f, g, o = a.reshape(4, H, B)
-        np.multiply(f, c, out=c_next)
-        np.add(c_next, np.multiply(i, g, out=i_g), out=c_next)
-        np.tanh(c_next, out=tanh_c)
-        np.multiply(o, tanh_c, out=h_next)
-    hs[...] = v[1:, D + 1 :].swapaxes(1, 2)
-    return (cs[-1].T.copy(),), (v, gates, cs, tanh_cs)
+class _Gru:
+    gates, states = 3, 1
+
+    def step(self, from_x, state, W_hh, b_hh, W_hr=None):
+        """Return (h_t,) from the input's part of the sums, (B, 3H), and (h_{t-1},)."""
+        _, z, n, _ = _gru_gates(from_x, linear(state[0], W_hh, b_hh), torch)
+        return ((1 - z) * n + z * state[0],)
+
+    def forward(self, keep, hs, x, h0, W_xh, W_hh, b_xh, b_hh):
+        """Fill in the states hs (T, B, H); return (), and what the backward needs."""
+        (T, B, D), H = x.shape, W_hh.shape[1]
+        v, W = _augmented(x, h0, W_xh, b_xh + b_hh, W_hh)
+        W_rz, half = W[: 2 * H] / 2, np.full((2 * H, B), 0.5, x.dtype)  # σ(a) = ½ tanh(a/2) + ½
+        W_hn = np.concatenate([b_hh[:, None], W_hh], 1)[2 * H :]  # times [1; h]
+        n_from_x = np.concatenate([W_xh, b_xh[:, None]], 1)[2 * H :] @ v[:-1, : D + 1]  # (T, H, B)
+        gates = _per_step(T, (4 * H, B), x, keep)  # n, r, z and W_hn h + b_hn
+        steps = zip(v, v[:, D + 1 :], v[1:, D + 1 :], gates, n_from_x, strict=False)
+        for v_t, h, h_next, a, from_x in steps:  # (K, B), (H, B), (H, B), (4H, B), (H, B)
+            n, rz, h_n = a[:H], a[H : 3 * H], a[3 * H :]
+            W_rz.dot(v_t, out=rz)
+            np.tanh(rz, out=rz)
+            rz *= half
+            rz += half
+            W_hn.dot(v_t[D:], out=h_n)
+            np.multiply(rz[:H], h_n, out=n)
+            n += from_x
+            np.tanh(n, out=n)
+            np.subtract(h, n, out=h_next)
+            np.multiply(h_next, rz[H:], out=h_next)
+            np.add(h_next, n, out=h_next)  # n + z ⊙ (h − n)
+        hs[...] = v[1:, D + 1 :].swapaxes(1, 2)
+        return (), (v, gates)
+
+    def backward(self, needs_dx, dhs, x, h0, W_xh, W_hh, b_xh, b_hh, v, gates):
+        """Return dL/d of x, h0 and the weights, from dhs (T, B, H)."""
+        (_, B, D), H = x.shape, W_hh.shape[1]
+        W_hh_T, dW, dx = W_hh.T.copy(), np.zeros((4 * H, v.shape[1]), x.dtype), np.empty_like(x) if needs_dx else None
+        W_nrz = np.roll(W_xh, H, 0)
+        dh, kept = np.zeros((H, B), x.dtype), np.empty((H, B), x.dtype)
+        for steps in _blocks(gates):
+            n, r, z, h_n = np.split(gates[steps], 4, axis=1)  # each (t, H, B)
+            das = np.empty_like(gates[steps])
+            da_n, da_r, da_z, da_h_n = np.split(das, 4, axis=1)  # at first what dL/dh_t is to be multiplied by
+            da_n[...] = (1 - z) * (1 - n * n)
+            da_h_n[...] = da_n * r
+            da_r[...] = da_h_n * h_n * (1 - r)
+            da_z[...] = (v[steps, D + 1 :] - n) * z * (1 - z)
+            for dh_t, z_t, da in _backwards(_columns(dhs[steps]), z, das):
+                dh += dh_t
+                by_gate = da.reshape(4, *dh.shape)
+                by_gate *= dh
+                np.multiply(dh, z_t, out=kept)
+                W_hh_T.dot(da[H:], out=dh)
+                dh += kept
+            _add_gradients(dW, dx, das, das[:, : 3 * H], v, W_nrz, steps)
+        dW_xh, dW_hh = np.roll(dW[: 3 * H], -H, 0), dW[H:]
+        return dx, dh.T, dW_xh[:, :D], dW_hh[:, D + 1 :], dW_xh[:, D], dW_hh[:, D]
 
 
-def _lstm_back_in_numpy(needs_dx, dhs, dc_T, x, h0, c0, W_xh, W_hh, b_xh, b_hh, v, gates, cs, tanh_cs):
-    """Return dL/d of x, h0, c0 and the weights, from dhs (T, B, H) and dc_T (B, H)."""
-    (_, B, D), H = x.shape, W_hh.shape[1]
-    W_hh_T, dW, dx = W_hh.T.copy(), np.zeros((4 * H, v.shape[1]), x.dtype), np.empty_like(x) if needs_dx else None
-    dh, dc, part = np.zeros((H, B), x.dtype), dc_T.T.copy(), np.empty((H, B), x.dtype)
-    for steps in _blocks(gates):
-        i, f, g, o = np.split(gates[steps], 4, axis=1)  # each (t, H, B)
-        das = np.empty_like(gates[steps])
-        da_i, da_f, da_g, da_o = np.split(das, 4, axis=1)  # at first what dL/dc_t, for o dL/dh_t, is multiplied by
-        da_i[...] = g * i * (1 - i)
-        da_f[...] = cs[steps] * f * (1 - f)
-        da_g[...] = i * (1 - g * g)
-        da_o[...] = tanh_cs[steps] * o * (1 - o)
-        through_c = o * (1 - tanh_cs[steps] ** 2)  # ∂h_t/∂c_t
-        for dh_t, dc_by_dh, f_t, da in _backwards(_columns(dhs[steps]), through_c, f, das):
-            dh += dh_t
-            dc += np.multiply(dh, dc_by_dh, out=part)
-            by_gate = da.reshape(4, *dh.shape)
-            by_gate[:3] *= dc
-            by_gate[3] *= dh
-            W_hh_T.dot(da, out=dh)
-            dc *= f_t
-        _add_gradients(dW, dx, das, das, v, W_xh, steps)
-    db = dW[:, D]
-    return dx, dh.T, dc.T, dW[:, :D], dW[:, D + 1 :], db, db.copy()
+class _Lstm:
+    gates, states = 4, 2
+
+    def step(self, from_x, state, W_hh, b_hh, W_hr=None):
+        """Return (h_t, c_t) from the input's part of the sums, (B, 4H), and (h_{t-1}, c_{t-1})."""
+        i, f, g, o = _lstm_gates(from_x + linear(state[0], W_hh, b_hh), torch)
+        c = f * state[1] + i * g
+        h = o * torch.tanh(c)
+        return (h if W_hr is None else linear(h, W_hr)), c
+
+    def forward(self, keep, hs, x, h0, c0, W_xh, W_hh, b_xh, b_hh):
+        """Fill in the states hs (T, B, H); return (c_T,), shape (B, H), and what the backward needs."""
+        (T, B, D), H = x.shape, W_hh.shape[1]
+        v, W = _augmented(x, h0, W_xh, b_xh + b_hh, W_hh)
+        scale = np.repeat(np.array([0.5, 0.5, 1, 0.5], x.dtype), H)[:, None]  # σ(a) = ½ tanh(a/2) + ½, of i, f and o
+        W *= scale
+        scale = scale.repeat(B, 1)  # (4H, B): faster than to broadcast
+        shift = 1 - scale
+        gates, cs = _per_step(T, (4 * H, B), x, keep), _per_step(T + 1, (H, B), x, keep)
+        cs[0][...] = c0.T
+        tanh_cs, i_g = _per_step(T, (H, B), x, keep), np.empty((H, B), x.dtype)
+        steps = zip(v, v[1:, D + 1 :], gates, cs, cs[1:], tanh_cs, strict=False)
+        for v_t, h_next, a, c, c_next, tanh_c in steps:  # (K, B), (H, B), (4H, B), (H, B) ...
+            W.dot(v_t, out=a)
+            np.tanh(a, out=a)
+            np.multiply(a, scale, out=a)
+            np.add(a, shift, out=a)
+            i, f, g, o = a.reshape(4, H, B)
+            np.multiply(f, c, out=c_next)
+            np.add(c_next, np.multiply(i, g, out=i_g), out=c_next)
+            np.tanh(c_next, out=tanh_c)
+            np.multiply(o, tanh_c, out=h_next)
+        hs[...] = v[1:, D + 1 :].swapaxes(1, 2)
+        return (cs[-1].T.copy(),), (v, gates, cs, tanh_cs)
+
+    def backward(self, needs_dx, dhs, dc_T, x, h0, c0, W_xh, W_hh, b_xh, b_hh, v, gates, cs, tanh_cs):
+        """Return dL/d of x, h0, c0 and the weights, from dhs (T, B, H) and dc_T (B, H)."""
+        (_, B, D), H = x.shape, W_hh.shape[1]
+        W_hh_T, dW, dx = W_hh.T.copy(), np.zeros((4 * H, v.shape[1]), x.dtype), np.empty_like(x) if needs_dx else None
+        dh, dc, part = np.zeros((H, B), x.dtype), dc_T.T.copy(), np.empty((H, B), x.dtype)
+        for steps in _blocks(gates):
+            i, f, g, o = np.split(gates[steps], 4, axis=1)  # each (t, H, B)
+            das = np.empty_like(gates[steps])
+            da_i, da_f, da_g, da_o = np.split(das, 4, axis=1)  # at first what dL/dc_t, for o dL/dh_t, is multiplied by
+            da_i[...] = g * i * (1 - i)
+            da_f[...] = cs[steps] * f * (1 - f)
+            da_g[...] = i * (1 - g * g)
+            da_o[...] = tanh_cs[steps] * o * (1 - o)
+            through_c = o * (1 - tanh_cs[steps] ** 2)  # ∂h_t/∂c_t
+            for dh_t, dc_by_dh, f_t, da in _backwards(_columns(dhs[steps]), through_c, f, das):
+                dh += dh_t
+                dc += np.multiply(dh, dc_by_dh, out=part)
+                by_gate = da.reshape(4, *dh.shape)
+                by_gate[:3] *= dc
+                by_gate[3] *= dh
+                W_hh_T.dot(da, out=dh)
+                dc *= f_t
+            _add_gradients(dW, dx, das, das, v, W_xh, steps)
+        db = dW[:, D]
+        return dx, dh.T, dc.T, dW[:, :D], dW[:, D + 1 :], db, db.copy()
 
 
 def _augmented(x, h0, W_xh, b, W_hh):
