@@ -548,9 +548,9 @@ def clip_by_global_norm(grads, max_norm):
 
 
 # ======================================================================================================================
-# Part 2, PyTorch: stand-ins for torch.nn's recurrent layers and cells. The networks differ
-# in `_Elman`, `_Gru` and `_Lstm`, at the end of this part: each has its step in PyTorch, and all steps and their backward
-# in NumPy, which runs where it is faster.
+# Part 2, PyTorch: stand-ins for torch.nn's recurrent layers and cells. What tells the networks apart stands in `_Elman`,
+# `_Gru` and `_Lstm`, at the end of this part: each has one step in PyTorch, and all steps and their backward in NumPy,
+# which run where that is faster.
 
 
 def _check_options(options):
@@ -660,13 +660,13 @@ class _Layer(_Weights):
     @property
     def all_weights(self):
         """The weights and biases as lists, one for each layer and direction, as in torch.nn."""
-        biases, projection = ["bias_ih", "bias_hh"] * self.bias, ["weight_hr"] * bool(self.proj_size)
-        names = ["weight_ih", "weight_hh", *biases, *projection]
-        return [[getattr(self, name + end) for name in names] for end in self._endings()]
+        ends = [f"_l{k}{end}" for k in range(self.num_layers) for end in ("", "_reverse")[: 1 + self.bidirectional]]
+        return [[W for W in self._weights(end) if W is not None] for end in ends]
 
-    def _endings(self):
-        """Return the endings of the weights' names, one for each layer and direction, in the order of the states."""
-        return [f"_l{k}{end}" for k in range(self.num_layers) for end in ("", "_reverse")[: 1 + self.bidirectional]]
+    def _weights(self, end):
+        """Return W_xh, W_hh, b_xh, b_hh and the projection W_hr of one layer and direction, None for what it lacks."""
+        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
+        return [getattr(self, name + end, None) for name in names]
 
     def flatten_parameters(self):
         """Do nothing: for torch.nn this gathers the weights in one piece of memory, for cuDNN."""
@@ -709,25 +709,22 @@ class _Layer(_Weights):
 
         For rows and sizes see `_run_torch`.
         """
-        network, endings, final, layer = self._network, self._endings(), [], []
+        network, final = self._network, []
         widths = (self.proj_size or self.hidden_size, self.hidden_size)[: network.states]
-        for end in endings:
-            k = len(final)
-            state = [s[k] for s in states] if states else [rows.new_zeros(sizes[0], width) for width in widths]
-            weights = [getattr(self, name + end, None) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
-            if self.proj_size:
-                weights.append(getattr(self, f"weight_hr{end}"))
-            if network.states == 2 and not self.proj_size and rows.is_cpu and torch.is_autocast_enabled("cpu"):
-                state = [s.to(torch.get_autocast_dtype("cpu")) for s in state]  # as torch.nn does, for this one layer
-            plain = sizes[0] == sizes[-1] and not self.proj_size and _numpy_takes(rows, *state, *weights)
-            run = _run_numpy if plain else _run_torch
-            hs, last = run(network, rows, state, sizes, weights, end.endswith("_reverse"))  # (N, H), each (B, H)
-            layer.append(hs)
-            final.append(last)
-            if len(layer) == 1 + self.bidirectional:
-                rows, layer = torch.cat(layer, 1) if self.bidirectional else hs, []
-                if len(final) < len(endings):
-                    rows = dropout(rows, self.dropout, self.training)
+        for k in range(self.num_layers):
+            rows = dropout(rows, self.dropout, self.training) if k else rows
+            layer = []
+            for end in ("", "_reverse")[: 1 + self.bidirectional]:
+                weights, of = self._weights(f"_l{k}{end}"), len(final)
+                state = [s[of] for s in states] if states else [rows.new_zeros(sizes[0], width) for width in widths]
+                if network.states == 2 and not self.proj_size and rows.is_cpu and torch.is_autocast_enabled("cpu"):
+                    state = [s.to(torch.get_autocast_dtype("cpu")) for s in state]  # as torch.nn does, in an LSTM
+                plain = sizes[0] == sizes[-1] and not self.proj_size and _numpy_takes(rows, *state, *weights)
+                run = _run_numpy if plain else _run_torch
+                hs, last = run(network, rows, state, sizes, weights, bool(end))  # (N, H), each (B, H)
+                layer.append(hs)
+                final.append(last)
+            rows = torch.cat(layer, 1) if self.bidirectional else hs
         return rows, [torch.stack(s) for s in zip(*final, strict=True)]
 
 
@@ -855,15 +852,12 @@ def _run_torch(network, rows, state, sizes, weights, reverse=False):
 
 def _run_numpy(network, rows, state, sizes, weights, reverse=False):
     """The same in NumPy, for sequences of one length."""
-    W_xh, W_hh, b_xh, b_hh = weights
+    W_xh, W_hh, b_xh, b_hh, _ = weights
     if b_xh is None:
         b_xh = b_hh = W_hh.new_zeros(len(W_hh))
     x = rows.view(len(sizes), sizes[0], rows.shape[1])  # (T, B, D)
     inputs = (x.flip(0) if reverse else x, *state, W_xh, W_hh, b_xh, b_hh)
-    if torch.is_grad_enabled():
-        hs, *cell = _InNumPy.apply(network, *inputs)
-    else:
-        (hs, *cell), _ = _forward_in_numpy(network, False, inputs)
+    hs, *cell = _InNumPy.apply(network, torch.is_grad_enabled(), *inputs)
     return (hs.flip(0) if reverse else hs).view(len(rows), W_hh.shape[1]), [hs[-1], *cell]
 
 
@@ -883,15 +877,6 @@ def _numpy_takes(first, *others):
     )
 
 
-def _forward_in_numpy(network, keep, inputs):
-    """Return (hs, and c_T of an LSTM), as tensors, and the arrays that only the backward needs."""
-    x, h0 = inputs[:2]
-    hs = x.new_empty((*x.shape[:2], h0.shape[1]))  # PyTorch's own memory: to be resized like that of any tensor
-    with np.errstate(all="ignore"):  # silent on overflow as PyTorch is: one sees it in the result
-        cell, kept = network.forward(keep, hs.numpy(), *(t.numpy(force=True) for t in inputs))
-    return (hs, *map(_tensor, cell)), kept
-
-
 def _tensor(a):
     """Return a contiguous tensor of an array that nobody else will use."""
     return torch.from_numpy(np.ascontiguousarray(a))
@@ -904,35 +889,36 @@ class _InNumPy(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, network, *inputs):
-        outputs, kept = _forward_in_numpy(network, True, inputs)
-        ctx.network, ctx.inputs = network, len(inputs)
-        ctx.save_for_backward(*inputs, *map(torch.from_numpy, kept))
-        return outputs
+    def forward(ctx, network, keep, *inputs):
+        x, h0 = inputs[:2]
+        hs = x.new_empty((*x.shape[:2], h0.shape[1]))  # PyTorch's own memory: to be resized like that of any tensor
+        with np.errstate(all="ignore"):  # silent on overflow as PyTorch is: one sees it in the result
+            cell, kept = network.forward(keep, hs.numpy(), *(t.numpy(force=True) for t in inputs))
+        if keep:
+            ctx.network, ctx.inputs = network, len(inputs)
+            ctx.save_for_backward(*inputs, *map(torch.from_numpy, kept))
+        return (hs, *map(_tensor, cell))
 
     @staticmethod
     def backward(ctx, *grads):
         saved = ctx.saved_tensors  # read once: a checkpoint unpacks them once only
         inputs = saved[: ctx.inputs]
         if torch.is_grad_enabled() or not _numpy_takes(*grads, *saved):  # to be differentiated again, batched, traced
-            return None, *_InNumPy._again(ctx.network, inputs, grads, ctx.needs_input_grad[1:])
+            with torch.autocast("cpu", enabled=False):  # as the forward ran
+                _, back = torch.func.vjp(lambda *inputs: _InNumPy._in_torch(ctx.network, *inputs), *inputs)
+                return None, None, *back(grads)
         arrays = (t.numpy(force=True) for t in (*grads, *saved))
         with np.errstate(all="ignore"):
-            found = ctx.network.backward(ctx.needs_input_grad[1], *arrays)
-        return None, *(None if a is None else _tensor(a) for a in found)
+            found = ctx.network.backward(ctx.needs_input_grad[2], *arrays)
+        return None, None, *(None if a is None else _tensor(a) for a in found)
 
     @staticmethod
-    def _again(network, inputs, grads, needed):
-        """Return the gradients by PyTorch's own differentiation of the steps written in PyTorch."""
-        differentiable = torch.is_grad_enabled()
-        with torch.enable_grad(), torch.autocast("cpu", enabled=False):  # as the forward ran
-            x, *state, W_xh, W_hh, b_xh, b_hh = inputs = [t.view_as(t) for t in inputs]  # views: paths end here
-            T, B, D = x.shape
-            hs, last = _run_torch(network, x.reshape(T * B, D), state, [B] * T, (W_xh, W_hh, b_xh, b_hh))
-            outputs = (hs.view(T, B, hs.shape[1]), *last[1:])
-            asked = [t for t, need in zip(inputs, needed, strict=True) if need]
-            found = iter(torch.autograd.grad(outputs, asked, grads, create_graph=differentiable))
-        return [next(found) if need else None for need in needed]
+    def _in_torch(network, x, *others):
+        """Return what the forward does, by the steps written in PyTorch."""
+        *state, W_xh, W_hh, b_xh, b_hh = others
+        T, B, D = x.shape
+        hs, last = _run_torch(network, x.reshape(T * B, D), state, [B] * T, (W_xh, W_hh, b_xh, b_hh))
+        return (hs.view(T, B, hs.shape[1]), *last[1:])
 
 
 # In NumPy, on a CPU, a small network's time goes into calls and memory more than into arithmetic:
