@@ -71,9 +71,7 @@ def _check(arrays, known=None, more_dtypes=frozenset(), mixed=False, like=None):
     known gives sizes, {letter: (size, where it is from)}, and like what the first array is to be like, (name, kind,
     array); more_dtypes are allowed besides float32 and float64, and several of them at once if mixed.
     """
-    sizes = {letter: size for letter, (size, _) in known.items()} if known else {}
-    source = {letter: origin for letter, (_, origin) in known.items()} if known else {}
-    first = like
+    sizes, first = dict(known or {}), like
     for name, (array, axes) in arrays.items():
         letters = axes.removesuffix(" or None").split()
         if array is None and axes.endswith("or None"):
@@ -101,13 +99,14 @@ def _check(arrays, known=None, more_dtypes=frozenset(), mixed=False, like=None):
             raise ValueError(f"{name} has {came}; expected {len(letters)}, {shape}")
         for axis, size in zip(letters, array.shape, strict=True):
             gates, letter = int(axis[:-1] or 1), axis[-1]
-            if sizes.setdefault(letter, size // gates) * gates != size:
-                given = ", ".join(f"{k} = {sizes[k]} from {source[k]}" for k in source if k in axes)
+            expected, _ = sizes.get(letter, (size // gates, name))
+            if expected * gates != size:
+                given = ", ".join(f"{k} = {n} from {source}" for k, (n, source) in sizes.items() if k in axes)
                 given = f" with {given}" if given else ""
                 raise ValueError(f"{name} has shape {tuple(array.shape)}; expected {shape}{given}")
-            source.setdefault(letter, name)
-    if sizes.get("T") == 0:
-        raise ValueError(f"{source['T']} has no time step, T = 0; expected at least one")
+            sizes.setdefault(letter, (expected, name))
+            if letter == "T" and size == 0:
+                raise ValueError(f"{name} has no time step, T = 0; expected at least one")
 
 
 def _short(value):
@@ -151,8 +150,7 @@ def _steps(*sequences):
 
 def _sum_of_outer_products(das, inputs):
     """Return the sum of da xᵀ over batch and time, (K, N), from (B, T, K) and (B, T, N): one matrix product."""
-    N = das.shape[0] * das.shape[1]  # not -1, which has no answer where D or H is 0
-    return das.reshape(N, das.shape[-1]).T @ inputs.reshape(N, inputs.shape[-1])
+    return array_namespace(das).tensordot(das, inputs, axes=((0, 1), (0, 1)))
 
 
 def _split(a, gates):
@@ -548,9 +546,9 @@ def clip_by_global_norm(grads, max_norm):
 
 
 # ======================================================================================================================
-# Part 2, PyTorch: stand-ins for torch.nn's recurrent layers and cells. What tells the networks apart stands in `_Elman`,
-# `_Gru` and `_Lstm`, at the end of this part: each has one step in PyTorch, and all steps and their backward in NumPy,
-# which run where that is faster.
+# Part 2, PyTorch: stand-ins for torch.nn's recurrent layers and cells. What tells one network from another stands in
+# `_Elman`, `_Gru` and `_Lstm`, at the end of this part: each has one step in PyTorch, and all steps and their backward
+# in NumPy, which run where that is faster.
 
 
 def _check_options(options):
@@ -980,24 +978,17 @@ class _Gru:
         """Fill in the states hs (T, B, H); return (), and what the backward needs."""
         (T, B, D), H = x.shape, W_hh.shape[1]
         v, W = _augmented(x, h0, W_xh, b_xh + b_hh, W_hh)
-        W_rz, half = W[: 2 * H] / 2, np.full((2 * H, B), 0.5, x.dtype)  # σ(a) = ½ tanh(a/2) + ½
+        W_rz = W[: 2 * H] / 2  # σ(a) = ½ (tanh(a/2) + 1)
         W_hn = np.concatenate([b_hh[:, None], W_hh], 1)[2 * H :]  # times [1; h]
         n_from_x = np.concatenate([W_xh, b_xh[:, None]], 1)[2 * H :] @ v[:-1, : D + 1]  # (T, H, B)
         gates = _per_step(T, (4 * H, B), x, keep)  # n, r, z and W_hn h + b_hn
         steps = zip(v, v[:, D + 1 :], v[1:, D + 1 :], gates, n_from_x, strict=False)
         for v_t, h, h_next, a, from_x in steps:  # (K, B), (H, B), (H, B), (4H, B), (H, B)
             n, rz, h_n = a[:H], a[H : 3 * H], a[3 * H :]
-            W_rz.dot(v_t, out=rz)
-            np.tanh(rz, out=rz)
-            rz *= half
-            rz += half
+            np.multiply(np.tanh(W_rz.dot(v_t)) + 1, 0.5, out=rz)
             W_hn.dot(v_t[D:], out=h_n)
-            np.multiply(rz[:H], h_n, out=n)
-            n += from_x
-            np.tanh(n, out=n)
-            np.subtract(h, n, out=h_next)
-            np.multiply(h_next, rz[H:], out=h_next)
-            np.add(h_next, n, out=h_next)  # n + z ⊙ (h − n)
+            np.tanh(from_x + rz[:H] * h_n, out=n)
+            np.add(n, rz[H:] * (h - n), out=h_next)  # (1 − z) ⊙ n + z ⊙ h
         hs[...] = v[1:, D + 1 :].swapaxes(1, 2)
         return (), (v, gates)
 
@@ -1005,8 +996,7 @@ class _Gru:
         """Return dL/d of x, h0 and the weights, from dhs (T, B, H)."""
         (_, B, D), H = x.shape, W_hh.shape[1]
         W_hh_T, dW, dx = W_hh.T.copy(), np.zeros((4 * H, v.shape[1]), x.dtype), np.empty_like(x) if needs_dx else None
-        W_nrz = np.roll(W_xh, H, 0)
-        dh, kept = np.zeros((H, B), x.dtype), np.empty((H, B), x.dtype)
+        W_nrz, dh = np.roll(W_xh, H, 0), np.zeros((H, B), x.dtype)
         for steps in _blocks(gates):
             n, r, z, h_n = np.split(gates[steps], 4, axis=1)  # each (t, H, B)
             das = np.empty_like(gates[steps])
@@ -1016,12 +1006,10 @@ class _Gru:
             da_r[...] = da_h_n * h_n * (1 - r)
             da_z[...] = (v[steps, D + 1 :] - n) * z * (1 - z)
             for dh_t, z_t, da in _backwards(_columns(dhs[steps]), z, das):
-                dh += dh_t
-                by_gate = da.reshape(4, *dh.shape)
+                dh = dh + dh_t
+                by_gate = da.reshape(4, H, B)
                 by_gate *= dh
-                np.multiply(dh, z_t, out=kept)
-                W_hh_T.dot(da[H:], out=dh)
-                dh += kept
+                dh = dh * z_t + W_hh_T.dot(da[H:])
             _add_gradients(dW, dx, das, das[:, : 3 * H], v, W_nrz, steps)
         dW_xh, dW_hh = np.roll(dW[: 3 * H], -H, 0), dW[H:]
         return dx, dh.T, dW_xh[:, :D], dW_hh[:, D + 1 :], dW_xh[:, D], dW_hh[:, D]
@@ -1042,21 +1030,16 @@ class _Lstm:
         (T, B, D), H = x.shape, W_hh.shape[1]
         v, W = _augmented(x, h0, W_xh, b_xh + b_hh, W_hh)
         scale = np.repeat(np.array([0.5, 0.5, 1, 0.5], x.dtype), H)[:, None]  # σ(a) = ½ tanh(a/2) + ½, of i, f and o
-        W *= scale
-        scale = scale.repeat(B, 1)  # (4H, B): faster than to broadcast
+        W, scale = W * scale, scale.repeat(B, 1)  # (4H, K), (4H, B): faster than to broadcast
         shift = 1 - scale
         gates, cs = _per_step(T, (4 * H, B), x, keep), _per_step(T + 1, (H, B), x, keep)
+        tanh_cs = _per_step(T, (H, B), x, keep)
         cs[0][...] = c0.T
-        tanh_cs, i_g = _per_step(T, (H, B), x, keep), np.empty((H, B), x.dtype)
         steps = zip(v, v[1:, D + 1 :], gates, cs, cs[1:], tanh_cs, strict=False)
         for v_t, h_next, a, c, c_next, tanh_c in steps:  # (K, B), (H, B), (4H, B), (H, B) ...
-            W.dot(v_t, out=a)
-            np.tanh(a, out=a)
-            np.multiply(a, scale, out=a)
-            np.add(a, shift, out=a)
+            np.add(np.tanh(W.dot(v_t)) * scale, shift, out=a)
             i, f, g, o = a.reshape(4, H, B)
-            np.multiply(f, c, out=c_next)
-            np.add(c_next, np.multiply(i, g, out=i_g), out=c_next)
+            np.add(f * c, i * g, out=c_next)
             np.tanh(c_next, out=tanh_c)
             np.multiply(o, tanh_c, out=h_next)
         hs[...] = v[1:, D + 1 :].swapaxes(1, 2)
@@ -1066,7 +1049,7 @@ class _Lstm:
         """Return dL/d of x, h0, c0 and the weights, from dhs (T, B, H) and dc_T (B, H)."""
         (_, B, D), H = x.shape, W_hh.shape[1]
         W_hh_T, dW, dx = W_hh.T.copy(), np.zeros((4 * H, v.shape[1]), x.dtype), np.empty_like(x) if needs_dx else None
-        dh, dc, part = np.zeros((H, B), x.dtype), dc_T.T.copy(), np.empty((H, B), x.dtype)
+        dh, dc = np.zeros((H, B), x.dtype), dc_T.T
         for steps in _blocks(gates):
             i, f, g, o = np.split(gates[steps], 4, axis=1)  # each (t, H, B)
             das = np.empty_like(gates[steps])
@@ -1077,13 +1060,12 @@ class _Lstm:
             da_o[...] = tanh_cs[steps] * o * (1 - o)
             through_c = o * (1 - tanh_cs[steps] ** 2)  # ∂h_t/∂c_t
             for dh_t, dc_by_dh, f_t, da in _backwards(_columns(dhs[steps]), through_c, f, das):
-                dh += dh_t
-                dc += np.multiply(dh, dc_by_dh, out=part)
-                by_gate = da.reshape(4, *dh.shape)
+                dh = dh + dh_t
+                dc = dc + dh * dc_by_dh
+                by_gate = da.reshape(4, H, B)
                 by_gate[:3] *= dc
                 by_gate[3] *= dh
-                W_hh_T.dot(da, out=dh)
-                dc *= f_t
+                dh, dc = W_hh_T.dot(da), dc * f_t
             _add_gradients(dW, dx, das, das, v, W_xh, steps)
         db = dW[:, D]
         return dx, dh.T, dc.T, dW[:, :D], dW[:, D + 1 :], db, db.copy()
@@ -1145,19 +1127,14 @@ def state_gradients(layer, x, loss):
     if not callable(loss):
         raise TypeError(f"loss is {_short(loss)}; expected a function of the states hs (B, T, H)")
     W_xh, W_hh = layer.weight_ih_l0, layer.weight_hh_l0
+    b_xh, b_hh = (layer.bias_ih_l0, layer.bias_hh_l0) if layer.bias else (None, None)
     H, gates = W_hh.shape[1], W_hh.shape[0] // W_hh.shape[1]
-    b_xh, b_hh = (layer.bias_ih_l0, layer.bias_hh_l0) if layer.bias else (W_hh.new_zeros(gates * H),) * 2
     _check({"x": (x, "B T D"), "weight_ih_l0": (W_xh, f"{gates}H D")})
-    h = _zeros(x, H).requires_grad_()
-    c, hs = _zeros(x, H), []
-    for (x_t,) in _steps(x):
-        if gates == 1:
-            h = rnn_step(x_t, h, W_xh, W_hh, b_xh + b_hh, layer.nonlinearity)
-        elif gates == 3:
-            h = gru_step(x_t, h, W_xh, W_hh, b_xh, b_hh)
-        else:
-            h, c = lstm_step(x_t, h, c, W_xh, W_hh, b_xh + b_hh)
-        hs.append(h)
+    network = _Elman(layer.nonlinearity) if gates == 1 else _Gru() if gates == 3 else _Lstm()
+    state, hs = [_zeros(x, H).requires_grad_()] * network.states, []
+    for from_x in linear(x, W_xh, b_xh).unbind(1):  # (B, K)
+        state = network.step(from_x, state, W_hh, b_hh)
+        hs.append(state[0])
     L = loss(torch.stack(hs, 1))
     if not isinstance(L, torch.Tensor) or L.ndim or not L.requires_grad:
         raise ValueError(f"loss returned {_short(L)}; expected a scalar tensor computed from the states")
@@ -1225,9 +1202,8 @@ def generate(model, prompt, length, temperature=1.0, generator=None):
         raise TypeError(f"model is {_short(model)}; expected a module or a function of (tokens, state)")
     if not isinstance(generator, torch.Generator | None):
         raise TypeError(f"generator is {_short(generator)}; expected a torch.Generator or None")
-    where = (
-        next((p.device for p in model.parameters()), prompt.device) if hasattr(model, "parameters") else prompt.device
-    )
+    parameters = model.parameters() if hasattr(model, "parameters") else iter(())
+    where = next((p.device for p in parameters), prompt.device)
     newest, state, tokens = prompt.to(where), None, []
     with torch.no_grad():
         for _ in range(length):
