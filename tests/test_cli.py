@@ -269,6 +269,14 @@ def test_ctrl_c_while_nbgrader_writes_ends_the_run_and_costs_nobody_anything(cou
     assert code == 0 and "2 graded, 0 could not be read or run" in said
 
 
+# What a shell starts in the background ignores Ctrl+C, and so would what that starts: these tests, say.
+INTERRUPTIBLE = """
+import runpy, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+runpy.run_module("autograde", run_name="__main__")
+"""
+
+
 def test_a_terminals_ctrl_c_while_a_notebook_runs_costs_nobody_anything(course, needs):
     """A terminal sends it to all processes of the command, those in which students' code runs among them."""
     needs("bwrap")
@@ -277,7 +285,7 @@ def test_a_terminals_ctrl_c_while_a_notebook_runs_costs_nobody_anything(course, 
     submitted = nbformat.read(path, as_version=4)
     submitted.cells[1].source = "import time\ntime.sleep(10)\ndef f():\n    return 1"
     nbformat.write(submitted, path)
-    command = [sys.executable, "-m", "autograde", "grade", SLUG, "--course", course.root]
+    command = [sys.executable, "-c", INTERRUPTIBLE, "grade", SLUG, "--course", course.root]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "start_new_session": True}
     with subprocess.Popen(command, cwd=releasing.ROOT, **pipes) as process:
         while not runs_students_code(process):
