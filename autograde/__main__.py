@@ -30,7 +30,8 @@ def main():
     """Release chapters to a class and grade what it hands in, with nbgrader.
 
     Exit codes: 0 done; 1 done, but some submissions could not be read or run to their end, and are named; 2 wrong
-    usage or set-up, nothing changed; 130 stopped by Ctrl+C, to be gone on with by the same command.
+    usage or set-up, nothing changed, or what the run needs failed on the way; 130 stopped by Ctrl+C, to be gone on with
+    by the same command.
     """
 
 

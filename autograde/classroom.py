@@ -163,16 +163,20 @@ class _Here:
     """This machine as a place where notebooks run, so many at a time; `cluster.Cluster` is another."""
 
     jobs: int
+    wall: int  # seconds that one may take
     graded = staticmethod(results.graded)
 
-    def stop(self):
-        """Do nothing: what runs here is waited for."""
+    def stop(self, running):
+        """Say that what runs here is waited for."""
+        if running:
+            told = f"stopping once the {running} now running have ended, in at most {self.wall} s"
+            tqdm.write(f"grade: {told}", file=sys.stderr)
 
 
 def _place(scheduler, box, jobs):
     """Return a context of the place where notebooks run: the cluster with this scheduler, or, without one, here."""
     if scheduler is None:
-        return contextlib.nullcontext(_Here(jobs))
+        return contextlib.nullcontext(_Here(jobs, box.limits.wall))
     from autograde.cluster import Cluster  # noqa: PLC0415, Dask takes a while, and few grade with it
 
     return Cluster(scheduler, box, say=lambda text: tqdm.write(f"grade: {text}", file=sys.stderr))
@@ -215,10 +219,7 @@ def _run_ahead(course, assignment, students, sources, box, place):
                 for done in waiting:
                     yield done.result()
             finally:
-                place.stop()
-                if running := sum(future.running() for future in waiting):
-                    told = f"stopping once the {running} now running have ended, in at most {box.limits.wall} s"
-                    tqdm.write(f"grade: {told}", file=sys.stderr)
+                place.stop(sum(future.running() for future in waiting))
                 pool.shutdown(cancel_futures=True)
     except Unconfined as error:
         raise Problem(str(error)) from None

@@ -58,12 +58,12 @@ class Cluster:
         return self
 
     def __exit__(self, *_):
-        self.stop()
+        self._ending.set()
         self._watch.join()
         self._client.close()
 
-    def stop(self):
-        """Wait for no result any longer: the run ends."""
+    def stop(self, running):
+        """Wait for no result any longer, however many are still running: the run ends."""
         self._ending.set()
 
     @property

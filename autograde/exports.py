@@ -148,11 +148,11 @@ class _Columns(_Exporter):
             self.log.warning("Left empty, since an answer awaits a person: %s", counts)
         cells = {name: [self._cell(each[name]) for each in handed_in] for name in found["assignments"]}
         filled = [name for name in cells if any(cells[name])]
-        rows = list(zip(found["students"], zip(*(cells[name] for name in filled), strict=True), strict=filled != []))
-        rows = [(student, list(row)) for student, row in rows if any(row)]
+        rows = [(who, [cells[name][k] for name in filled]) for k, who in enumerate(found["students"])]
+        rows = [(who, row) for who, row in rows if any(row)]
         if gaps := sum(not all(row) for _, row in rows):
             advice = "an import would take a grade away that is there: export one assignment at a time (--assignment)"
-            self.log.warning("%d rows have an empty cell, for which %s", gaps, advice)
+            self.log.warning("Rows with an empty cell: %d; for it %s", gaps, advice)
         return [(self.columns.get(name, name), f"{found['assignments'][name]:.10g}") for name in filled], rows
 
     def _cell(self, found):

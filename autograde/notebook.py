@@ -61,7 +61,7 @@ def sanitised(nb, source):
     cell. HTML in a student's text is shown, not obeyed. What is too large, or has none of the course's cells, stands as
     `unreadable`.
     """
-    if reason := _excess(nb) or ("" if nb.metadata.get("unreadable") else _foreign(nb, source)):
+    if not nb.metadata.get("unreadable") and (reason := _excess(nb) or _foreign(nb, source)):
         nb = unreadable(reason)
     known = {name: cell for cell in source.cells if (name := grade_id(cell))}
     demos = {cell.get("id"): cell.source for cell in source.cells if "demo" in cell.metadata.get("tags", [])}

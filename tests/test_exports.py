@@ -69,7 +69,7 @@ def test_a_row_or_a_column_with_nothing_in_it_is_left_out_and_gaps_are_named(gra
     gradebook.db.commit()
     head, ada, bo = rows(exported(exports.MoodleCsv, gradebook, tmp_path))
     assert head[4:] == [*SLUGS] and (ada[4:], bo[4:]) == (["3", "0"], ["1.75", ""])
-    assert "1 rows have an empty cell" in caplog.text and "--assignment" in caplog.text
+    assert "Rows with an empty cell: 1;" in caplog.text and "--assignment" in caplog.text
     caplog.clear()
     head, *found = rows(exported(exports.MoodleCsv, gradebook, tmp_path, assignment=[SLUGS[1]]))
     assert [row[2:] for row in (head, *found)] == [["ID number", "Email address", SLUGS[1]], ["ada", "ada@x.org", "0"]]
