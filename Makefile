@@ -42,7 +42,8 @@ book: chapters  ## the HTML book, in _build/html
 	@echo '== book: the HTML pages, in _build/html'
 	@$(call BUILD,html)
 
-pdf: chapters  ## the book as one tagged PDF, _build/recurrence.pdf; Chromium prints it
+# After the book, with which it shares what Sphinx has read: a page read anew for this alone would stay old in the book.
+pdf: book  ## the book as one tagged PDF, _build/recurrence.pdf; Chromium prints it
 	@echo '== pdf: the book on one page, then on paper, _build/recurrence.pdf'
 	@$(call BUILD,singlehtml)
 	@$(RUN) python -m publish.pdf
