@@ -327,8 +327,14 @@ class Instructor(Lab):
         for link in links:
             self.frame.get_by_role("link", name=link, exact=True).click()
 
+    def _wait_for_grades(self):
+        """Wait until the submission's page has its grades and comments: what is typed before is lost."""
+        page = self.frame.locator("body").element_handle().owner_frame()
+        page.wait_for_function("window.formgrader?.grades?.loaded && window.formgrader.comments?.loaded")
+
     def score(self, name, points):
         """Give a manually graded cell its points and wait until they are kept."""
+        self._wait_for_grades()
         box = self.frame.locator(f"input.score[id='{name}']")
         box.scroll_into_view_if_needed()
         with self.page.expect_response(lambda answer: "/api/grade/" in answer.url) as kept:
@@ -338,6 +344,7 @@ class Instructor(Lab):
 
     def comment(self, name, text):
         """Write a comment on a cell and wait until it is kept."""
+        self._wait_for_grades()
         box = self.frame.locator(f"textarea[id='{name}-comment']")
         with self.page.expect_response(lambda answer: "/api/comment/" in answer.url) as kept:
             box.fill(text)
