@@ -7,6 +7,7 @@ from pathlib import Path
 import nbformat
 
 from autograde.course import Problem
+from autograde.results import write
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORD = ".released.json"  # in a course: {slug: the digest of the source notebook written there, and if it is released}
@@ -55,12 +56,23 @@ def chapters(root=ROOT):
 
 def _read_record(course):
     path = course.root / RECORD
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    if not path.is_file():
+        return {}
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:  # UnicodeDecodeError, too
+        record = None
+    if not isinstance(record, dict) or not all(isinstance(written, dict) for written in record.values()):
+        raise Problem(
+            f"{path} cannot be read; it notes what was released, and is written anew once you delete it. "
+            "Then a chapter's source that differs from the chapter as it is now counts as edited by you."
+        )
+    return record
 
 
 def _write_record(course, slug, **written):
     text = json.dumps(_read_record(course) | {slug: written}, indent=1)
-    (course.root / RECORD).write_text(text + "\n", encoding="utf-8")
+    write(course.root / RECORD, text + "\n")
 
 
 def _digest(text):

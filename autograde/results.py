@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from autograde.course import Problem
 from autograde.grader import grade
 from autograde.notebook import grade_id, is_test
 from autograde.sandbox import READ
@@ -102,7 +103,10 @@ def write(path, text):
 
 
 def seed_of(course):
-    """Return the seed of a course's graded runs: drawn once, kept, and the course's only secret."""
+    """Return the seed of a course's graded runs: drawn once, kept, and the course's only secret.
+
+    Raises `Problem` where the file that keeps it holds something else.
+    """
     path = course / SEED
     if not path.exists():
         new = path.with_name(f"{SEED}.{os.getpid()}.new")
@@ -111,7 +115,14 @@ def seed_of(course):
         with contextlib.suppress(FileExistsError):
             os.link(new, path)  # of two runs at once, the first to come here wins
         new.unlink()
-    return int(path.read_text())
+    text = path.read_text("utf-8", errors="replace").strip()
+    if not text.isdecimal():
+        shown = f"{text[:20]!r}{'…' if len(text) > 20 else ''}"
+        raise Problem(
+            f"{path} holds {shown}; expected the course's seed, a whole number: put it back, or delete the file: "
+            "then a new one is drawn, and everything is graded again with other cases"
+        )
+    return int(text)
 
 
 def key(nb, source, seed, box):

@@ -139,6 +139,18 @@ def test_a_release_that_was_interrupted_is_finished_the_next_time(project, monke
     assert list((course.root / "exchange").rglob(f"outbound/**/{SLUG}.ipynb"))
 
 
+@pytest.mark.parametrize("left", ['{"01_fo', "[]", '{"01_forward": 1}', "\0"])
+def test_a_damaged_record_of_releases_is_named_and_nothing_changed(course, project, left):
+    record = course.root / releasing.RECORD
+    record.write_text(left)
+    with pytest.raises(Problem, match=r"\.released\.json cannot be read; .* once you delete it"):
+        releasing.release(course, SLUG, project)
+    assert record.read_text() == left
+    record.unlink()
+    assert releasing.release(course, SLUG, project)
+    assert not releasing.release(course, SLUG, project)
+
+
 def test_after_an_interrupted_release_a_changed_chapter_is_not_taken_for_an_edit(project, monkeypatch):
     course = Course(project / "course")
     with monkeypatch.context() as broken:

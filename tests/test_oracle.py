@@ -41,7 +41,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_raw_cell
 from nbgrader.preprocessors import CheckCellMetadata, ClearOutput, DeduplicateIds
 
 from autograde import classroom, exercises, grader, notebook, results
-from autograde.course import Course
+from autograde.course import Course, Problem
 from autograde.sandbox import Limits, Sandbox, Worker
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -485,6 +485,14 @@ def test_the_seed_is_drawn_once_and_is_the_owners_alone(tmp_path):
     assert results.seed_of(tmp_path) == seed
     assert (tmp_path / results.SEED).stat().st_mode & 0o077 == 0
     assert [path.name for path in tmp_path.iterdir()] == [results.SEED]
+
+
+@pytest.mark.parametrize("left", ["", "12 34", "-5", "seed", "\0" * 100])
+def test_a_damaged_seed_is_named_and_kept(tmp_path, left):
+    (tmp_path / results.SEED).write_text(left)
+    with pytest.raises(Problem, match=r"\.seed holds '.*'…?; expected the course's seed, a whole number: put it back"):
+        results.seed_of(tmp_path)
+    assert (tmp_path / results.SEED).read_text() == left
 
 
 def test_what_a_worker_may_hold_of_rnncore():
