@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import fnmatch
+import glob
 import hashlib
 import os
 import shutil
@@ -198,6 +199,8 @@ def _run_ahead(course, assignment, students, sources, box, place):
     results.seed_of(course.root)  # drawn before several threads ask for it
 
     def work(student):
+        if glob.has_magic(student):
+            return student, [], "", "not graded: nbgrader reads the folder's name as a pattern; rename it, without *?[]"
         try:
             return *run(student), ""
         except (Unconfined, Problem):

@@ -319,9 +319,11 @@ def test_a_submission_that_cannot_be_read_is_named_and_the_others_are_graded(gra
     broken = copy / "submitted" / "broken" / SLUG / f"{SLUG}.ipynb"
     broken.parent.mkdir(parents=True)
     broken.write_text("{ this is no notebook", encoding="utf-8")
+    shutil.copytree(copy / "submitted" / "solved", copy / "submitted" / "bo[1]")
     command = (sys.executable, "-m", "autograde", "grade", SLUG, "--course", str(copy), "--no-sandbox")
     said = run(*command, "--student", "[bs]*", cwd=root, code=1)
-    assert "1 could not be read or run" in said
+    assert "2 could not be read or run" in said
+    assert re.search(r"^bo\[1\] .*not graded: .* rename it, without", said, re.MULTILINE)
     assert any(line.startswith("broken ") and "0.00 of 19" in line for line in said.splitlines())
     assert any(line.startswith("solved ") and "14.00 of 19" in line for line in said.splitlines())
 
