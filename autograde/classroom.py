@@ -137,6 +137,11 @@ def sources_of(course, assignment):
         raise Problem(str(error)) from None
     if not sources:
         raise Problem(f"there is no notebook in {course.root / 'source' / assignment}; run `make release`")
+    if not course.knows(assignment):
+        raise Problem(
+            f"the gradebook has no {assignment}; `make release` enters it (an assignment of your own: "
+            f"`nbgrader generate_assignment {assignment}` in {course.root})"
+        )
     return sources
 
 

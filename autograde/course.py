@@ -9,6 +9,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 import nbgrader.api
+from nbgrader.api import MissingEntry
 from nbgrader.apps.api import NbGraderAPI
 from nbgrader.utils import capture_log, temp_attrs
 from sqlalchemy import inspect
@@ -64,6 +65,12 @@ class Course:
     def collected(self, assignment):
         """Return the students whose submission of an assignment was collected."""
         return sorted(path.parent.name for path in self.root.glob(f"submitted/*/{assignment}") if path.is_dir())
+
+    def knows(self, assignment):
+        """Whether the gradebook has an assignment with its notebooks, as releasing enters it."""
+        with self.api.gradebook as gradebook, contextlib.suppress(MissingEntry):
+            return bool(gradebook.find_assignment(assignment).notebooks)
+        return False
 
     def handed_in(self, assignment):
         """Return the students who handed an assignment in: collected, or still waiting in the exchange."""

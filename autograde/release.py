@@ -25,9 +25,10 @@ def release(course, slug, root=ROOT):
     source = course.root / "source" / slug / f"{slug}.ipynb"
     given = course.root / "release" / slug / f"{slug}.ipynb"  # what students have, whatever became of the source
     written = _read_record(course).get(slug, {})
+    finished = {"source": _digest(text), "released": True}
     if source.is_file() and (present := source.read_text(encoding="utf-8")) != text:
         _refuse_if_edited(source, present, text, written.get("source"))
-    elif source.is_file() and given.is_file() and written == {"source": _digest(text), "released": True}:
+    elif source.is_file() and given.is_file() and written == finished and course.knows(slug):
         return False
     if given.is_file():
         _refuse_if_it_breaks(course, slug, given.read_text(encoding="utf-8"), text)
@@ -36,7 +37,7 @@ def release(course, slug, root=ROOT):
     source.write_text(text, encoding="utf-8")
     course.run(course.api.generate_assignment, slug, force=True)
     course.run(course.publish, slug)
-    _write_record(course, slug, source=_digest(text), released=True)
+    _write_record(course, slug, **finished)
     return True
 
 

@@ -82,6 +82,18 @@ def test_releasing_twice_changes_nothing(course, project):
     assert everything(course.root) == before
 
 
+def test_a_gradebook_without_the_assignment_is_named_and_a_release_enters_it(course, project):
+    hand_in(course)
+    (course.root / "gradebook.db").unlink()  # or another one, by db_url
+    with pytest.raises(Problem, match=f"the gradebook has no {SLUG}; `make release` enters it"):
+        classroom.grade(course, SLUG, confined=False)
+    assert not (course.root / "feedback").exists()
+    assert releasing.release(course, SLUG, project)
+    [graded] = classroom.grade(course, SLUG, confined=False)
+    assert (graded.student, graded.problem) == ("ada", "")
+    assert not releasing.release(course, SLUG, project)
+
+
 def test_an_existing_configuration_is_never_overwritten(project):
     (project / "course").mkdir()
     config = project / "course" / "nbgrader_config.py"
