@@ -65,13 +65,13 @@ def _takes(**shapes):
     return decorate
 
 
-def _check(arrays, known=None, more_dtypes=frozenset(), mixed=False, like=None):
+def _check(arrays, known=(), more_dtypes=frozenset(), mixed=False, like=None):
     """Raise on the first of {name: (array, axes)} that fits neither its axes nor the arrays before it.
 
     known gives sizes, {letter: (size, where it is from)}, and like what the first array is to be like, (name, kind,
     array); more_dtypes are allowed besides float32 and float64, and several of them at once if mixed.
     """
-    sizes, first = dict(known or {}), like
+    sizes, first = dict(known), like
     for name, (array, axes) in arrays.items():
         letters = axes.removesuffix(" or None").split()
         if array is None and axes.endswith("or None"):
@@ -590,7 +590,7 @@ class _Weights(torch.nn.Module):
         shown = [f"{name}={getattr(self, name)}" for name, usual in self._usual if getattr(self, name, usual) != usual]
         return ", ".join([f"{self.input_size}, {self.hidden_size}", *shown])
 
-    def _checked_states(self, hx, axes, W_xh, known=None, **inputs):
+    def _checked_states(self, hx, axes, W_xh, known=(), **inputs):
         """Return the initial state as a tuple, or None, after checking it and the input against the weights."""
         if self._network.states == 1:
             hx = None if hx is None else (hx,)
@@ -600,7 +600,7 @@ class _Weights(torch.nn.Module):
         states = dict(zip(["hx"] if self._network.states == 1 else ["hx[0]", "hx[1]"], hx or (), strict=False))
         projected = {"hx[0]": axes.replace("H", "P")} if getattr(self, "proj_size", 0) else {}
         arrays = {name: (state, projected.get(name, axes)) for name, state in states.items()}
-        known = {"D": (self.input_size, "input_size"), "H": (self.hidden_size, "hidden_size"), **(known or {})}
+        known = {"D": (self.input_size, "input_size"), "H": (self.hidden_size, "hidden_size"), **dict(known)}
         mixed = torch._C._is_any_autocast_enabled()
         _check({**inputs, **arrays}, known, _HALF, mixed, like=("the weights", "PyTorch tensor", W_xh))
         return hx
@@ -719,7 +719,7 @@ class _Layer(_Weights):
                     state = [s.to(torch.get_autocast_dtype("cpu")) for s in state]  # as torch.nn does, in an LSTM
                 plain = sizes[0] == sizes[-1] and not self.proj_size and _numpy_takes(rows, *state, *weights)
                 run = _run_numpy if plain else _run_torch
-                hs, last = run(network, rows, state, sizes, weights, bool(end))  # (N, H), each (B, H)
+                hs, last = run(network, rows, state, sizes, weights, end != "")  # (N, H), each (B, H)
                 layer.append(hs)
                 final.append(last)
             rows = torch.cat(layer, 1) if self.bidirectional else hs
@@ -1202,7 +1202,7 @@ def generate(model, prompt, length, temperature=1.0, generator=None):
         raise TypeError(f"model is {_short(model)}; expected a module or a function of (tokens, state)")
     if not isinstance(generator, torch.Generator | None):
         raise TypeError(f"generator is {_short(generator)}; expected a torch.Generator or None")
-    parameters = model.parameters() if hasattr(model, "parameters") else iter(())
+    parameters = model.parameters() if hasattr(model, "parameters") else ()
     where = next((p.device for p in parameters), prompt.device)
     newest, state, tokens = prompt.to(where), None, []
     with torch.no_grad():

@@ -226,8 +226,8 @@ def test_the_same_seed_draws_the_same_weights_and_each_loads_the_others_state(ki
 
 @every_layer
 def test_all_weights_flatten_parameters_and_mode_are_there(kind, options):
-    for bias in (False, True):
-        ours, theirs = pair(kind, num_layers=2, bidirectional=True, bias=bias, **options)
+    for bias, bidirectional in itertools.product((False, True), repeat=2):
+        ours, theirs = pair(kind, num_layers=2, bidirectional=bidirectional, bias=bias, **options)
         shapes = [[[w.shape for w in ws] for ws in layer.all_weights] for layer in (ours, theirs)]
         assert shapes[0] == shapes[1]
     assert ours.all_weights[3][0] is ours.weight_ih_l1_reverse
