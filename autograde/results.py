@@ -117,10 +117,9 @@ def seed_of(course):
         new.unlink()
     text = path.read_text("utf-8", errors="replace").strip()
     if not text.isdecimal():
-        shown = f"{text[:20]!r}{'…' if len(text) > 20 else ''}"
         raise Problem(
-            f"{path} holds {shown}; expected the course's seed, a whole number: put it back, or delete the file: "
-            "then a new one is drawn, and everything is graded again with other cases"
+            f"{path} holds no whole number, which the course's seed is: put it back, or delete the file; "
+            "then a new seed is drawn, and everything is graded again with other cases"
         )
     return int(text)
 

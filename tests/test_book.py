@@ -48,6 +48,7 @@ def looked_at(book, browser):
             visitor.close()
             opened, seen = name, visitor(name, formulas=True, reduced_motion="reduce")
         seen.page.emulate_media(color_scheme=mode)
+        seen.page.wait_for_function("mode => document.documentElement.dataset.theme === mode", arg=mode)
         if seen.page.viewport_size["width"] != width:
             seen.page.set_viewport_size({"width": width, "height": 900})
             rest(seen.page, 500)  # the theme waits for 300 before it sees anew what scrolls
