@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 
 import rnncore
 import rnnplot
-from publish.figures import inline
+from publish.figures import inline, scrolling
 
 HERE = Path(__file__).resolve().parent
 SHAPES = [(1, 100, 10, 20), (32, 15, 10, 20), (32, 100, 64, 128), (64, 200, 128, 256), (16, 1000, 32, 64)]
@@ -240,7 +240,7 @@ def draw(record, path):
         "Time of rnncore divided by that of torch.nn, one thread, five shapes for each network; the largest ratios of "
     )
     alt += "forward and backward are " + ", ".join(f"{n} {ratio:.2f}" for n, ratio in worst.items()) + "."
-    path.write_text(inline(path.read_text("utf-8"), "cpu-benchmark", alt) + "\n", "utf-8")
+    path.write_text(scrolling(inline(path.read_text("utf-8"), "cpu-benchmark", alt)) + "\n", "utf-8")
 
 
 if __name__ == "__main__":
