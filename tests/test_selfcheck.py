@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from website import barriers
+from website import barriers, reload
 
 import rnncore
 from publish import __main__ as command
@@ -269,7 +269,7 @@ def test_a_wrong_choice_explains_itself_a_right_one_counts_and_both_are_there_af
     choose(page, 0, right=False)
     assert progress.inner_text() == "1 of 4 self-checks answered", "what was answered stays answered"
     choose(page, 2, right=False)
-    page.reload()
+    reload(page)
     boxes = page.locator(".selfcheck")
     assert progress.inner_text() == "1 of 4 self-checks answered"
     assert boxes.nth(0).locator(".selfcheck-feedback").inner_text().startswith("✓ Right.")
@@ -280,7 +280,7 @@ def test_a_wrong_choice_explains_itself_a_right_one_counts_and_both_are_there_af
     assert progress.inner_text() == "0 of 4 self-checks answered"
     assert page.locator(".selfcheck input:checked").count() == 0
     assert page.get_by_role("button", name="Clear answers").count() == 0
-    page.reload()
+    reload(page)
     assert progress.inner_text() == "0 of 4 self-checks answered"
     assert seen.errors == []
 
@@ -327,7 +327,7 @@ def test_where_storage_is_forbidden_there_is_feedback_and_no_error(chapter):
     forbid = "Object.defineProperty(window, 'localStorage', {get() { throw new DOMException('forbidden') }})"
     seen.page.add_init_script(forbid)
     seen.errors.clear()
-    seen.page.reload()
+    reload(seen.page)
     assert choose(seen.page, 0, right=True).inner_text().startswith("✓ Right.")
     ours = [error for error in seen.errors if "selfcheck" in error]
     assert ours == []

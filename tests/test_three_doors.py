@@ -8,6 +8,7 @@ import shutil
 import lab
 import nbformat
 import pytest
+from website import reload
 
 from autograde import exercises
 from autograde.check import verdict
@@ -113,7 +114,7 @@ def test_a_reader_searches_follows_a_preview_moves_a_figure_answers_and_finds_th
         said = question.locator(".selfcheck-feedback").inner_text()
         assert said.startswith(opening) and len(said.split()) > 12
         assert progress.inner_text() == f"{count} of 4 self-checks answered"
-    page.reload()
+    reload(page)
     assert progress.inner_text() == "1 of 4 self-checks answered"
     assert question.locator(".selfcheck-feedback").inner_text() == said
     assert [url for url in seen.requests if not url.startswith(("file:", "data:"))] == []

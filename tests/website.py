@@ -45,6 +45,12 @@ def rest(page, milliseconds):
     page.evaluate("wait => new Promise(done => requestAnimationFrame(() => setTimeout(done, wait)))", milliseconds)
 
 
+def reload(page):
+    """Load a page again, once the browser has what the page has stored: it may write it from another process."""
+    rest(page, 500)
+    page.reload()
+
+
 def build(root, inside=(), builder="html"):
     """Build the book of a project with its own modules, inside of another command; return what was printed."""
     command = [*inside, Path(sys.executable).with_name("jupyter-book"), "build", ".", "-W", "-n", "--keep-going"]
