@@ -70,6 +70,7 @@ def grade(course, assignment, student="*", confined=True, jobs=None, scheduler=N
     course.api.config.GradeOutside.confined = confined
     course.api.config.Exporter.optimistic_validation = True  # a notebook's form is looked at once, after all steps
     sources = sources_of(course, assignment)
+    results.seed_of(course.root)  # drawn before several threads ask for it
     box = Sandbox(confined, limits_of(course))
     jobs, written = jobs or os.cpu_count(), _Written(course, assignment)
     failed, done, digests, unwritten = {}, {}, {}, {}
@@ -201,7 +202,6 @@ def _run_ahead(course, assignment, students, sources, box, place):
     What is not in the cache runs at a place. The digest is of everything that the student's entry in the gradebook
     depends on. Where the grading itself has a fault, the last says so: that student is not graded, and the others are.
     """
-    results.seed_of(course.root)  # drawn before several threads ask for it
 
     def work(student):
         if glob.has_magic(student):

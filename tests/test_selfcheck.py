@@ -327,7 +327,7 @@ def test_where_storage_is_forbidden_there_is_feedback_and_no_error(chapter):
     forbid = "Object.defineProperty(window, 'localStorage', {get() { throw new DOMException('forbidden') }})"
     seen.page.add_init_script(forbid)
     seen.errors.clear()
-    reload(seen.page)
+    seen.page.reload()
     assert choose(seen.page, 0, right=True).inner_text().startswith("✓ Right.")
     ours = [error for error in seen.errors if "selfcheck" in error]
     assert ours == []
