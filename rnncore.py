@@ -23,7 +23,7 @@ equally right code disagrees in every digit. Compare on short sequences, or with
 """
 
 import warnings
-from functools import wraps
+from functools import partial, wraps
 from inspect import signature
 from numbers import Integral, Real
 
@@ -73,16 +73,14 @@ def _check(arrays, known=(), more_dtypes=frozenset(), mixed=False, like=None):
     """
     sizes, first = dict(known), like
     for name, (array, axes) in arrays.items():
-        letters = axes.removesuffix(" or None").split()
         if array is None and axes.endswith("or None"):
             continue
-        shape = "of any shape" if axes == "any" else f"({', '.join(letters)}{',' * (len(letters) == 1)})"
         # not NumPy's subclasses: the product of two matrices or masked arrays means something else
         is_tensor = isinstance(array, torch.Tensor)
         kind = "PyTorch tensor" if is_tensor else "NumPy array" if type(array) is np.ndarray else None
         if kind is None:
             expected = first[1] if first else "NumPy array or a PyTorch tensor"
-            raise TypeError(f"{name} is a {type(array).__name__}; expected a {expected} {shape}")
+            raise TypeError(f"{name} is a {type(array).__name__}; expected a {expected} {_shape(axes)}")
         if array.dtype not in _DTYPES and array.dtype not in more_dtypes:
             raise TypeError(f"{name} has dtype {array.dtype}; expected float32 or float64: convert it first")
         first = first or (name, kind, array)
@@ -94,19 +92,26 @@ def _check(arrays, known=(), more_dtypes=frozenset(), mixed=False, like=None):
             raise ValueError(f"{name} is on device {array.device}; expected {first[2].device}, that of {first[0]}")
         if axes == "any":
             continue
+        letters = axes.removesuffix(" or None").split()
         if array.ndim != len(letters):
             came = f"{array.ndim} axes, shape {tuple(array.shape)}"
-            raise ValueError(f"{name} has {came}; expected {len(letters)}, {shape}")
+            raise ValueError(f"{name} has {came}; expected {len(letters)}, {_shape(axes)}")
         for axis, size in zip(letters, array.shape, strict=True):
             gates, letter = int(axis[:-1] or 1), axis[-1]
             expected, _ = sizes.get(letter, (size // gates, name))
             if expected * gates != size:
                 given = ", ".join(f"{k} = {n} from {source}" for k, (n, source) in sizes.items() if k in axes)
                 given = f" with {given}" if given else ""
-                raise ValueError(f"{name} has shape {tuple(array.shape)}; expected {shape}{given}")
+                raise ValueError(f"{name} has shape {tuple(array.shape)}; expected {_shape(axes)}{given}")
             sizes.setdefault(letter, (expected, name))
             if letter == "T" and size == 0:
                 raise ValueError(f"{name} has no time step, T = 0; expected at least one")
+
+
+def _shape(axes):
+    """Return axes as an error message shows them: (B, T, D)."""
+    letters = axes.removesuffix(" or None").split()
+    return "of any shape" if axes == "any" else f"({', '.join(letters)}{',' * (len(letters) == 1)})"
 
 
 def _short(value):
@@ -686,44 +691,43 @@ class _Layer(_Weights):
             order, back = input.sorted_indices, input.unsorted_indices
             if states and order is not None:
                 states = [s.index_select(1, order) for s in states]
-            rows, states = self._run(input.data, states, sizes)
-            output = PackedSequence(rows, input.batch_sizes, order, back)
+            equal = sizes[0] == sizes[-1]
+            hs, states = self._run(input.data.unflatten(0, (-1, sizes[0])) if equal else input.data, states, sizes)
+            output = PackedSequence(hs.flatten(0, -2), input.batch_sizes, order, back)
             if back is not None:
                 states = [s.index_select(1, back) for s in states]
         else:
             x = input.unsqueeze(1) if single else input.transpose(0, 1) if self.batch_first else input  # (T, B, D)
             if states and single:
                 states = [s.unsqueeze(1) for s in states]
-            T, B, D = x.shape
-            rows, states = self._run(x.reshape(T * B, D), states, [B] * T)
-            output = rows.view(T, B, rows.shape[1])
-            output = output.squeeze(1) if single else output.transpose(0, 1) if self.batch_first else output
+            hs, states = self._run(x, states, [x.shape[1]] * len(x))
+            output = hs.squeeze(1) if single else hs.transpose(0, 1) if self.batch_first else hs
             if single:
                 states = [s.squeeze(1) for s in states]
         return output, (tuple(states) if self._network.states == 2 else states[0])
 
-    def _run(self, rows, states, sizes):
-        """Run all layers; return the last one's states (N, H) and all final states, a list of (L, B, H).
+    def _run(self, x, states, sizes):
+        """Run all layers; return the last one's states and all final states, a list of (L, B, H).
 
-        For rows and sizes see `_run_torch`.
+        For x, sizes and the form of the states see `_run_torch`.
         """
         network, final = self._network, []
         widths = (self.proj_size or self.hidden_size, self.hidden_size)[: network.states]
         for k in range(self.num_layers):
-            rows = dropout(rows, self.dropout, self.training) if k else rows
+            x = dropout(x, self.dropout, self.training) if k else x
             layer = []
             for end in ("", "_reverse")[: 1 + self.bidirectional]:
                 weights, of = self._weights(f"_l{k}{end}"), len(final)
-                state = [s[of] for s in states] if states else [rows.new_zeros(sizes[0], width) for width in widths]
-                if network.states == 2 and not self.proj_size and rows.is_cpu and torch.is_autocast_enabled("cpu"):
+                state = [s[of] for s in states] if states else [x.new_zeros(sizes[0], width) for width in widths]
+                if network.states == 2 and not self.proj_size and x.is_cpu and torch.is_autocast_enabled("cpu"):
                     state = [s.to(torch.get_autocast_dtype("cpu")) for s in state]  # as torch.nn does, in an LSTM
-                plain = sizes[0] == sizes[-1] and not self.proj_size and _numpy_takes(rows, *state, *weights)
+                plain = x.ndim == 3 and not self.proj_size and _numpy_takes(x, *state, *weights)
                 run = _run_numpy if plain else _run_torch
-                hs, last = run(network, rows, state, sizes, weights, end != "")  # (N, H), each (B, H)
+                hs, last = run(network, x, state, sizes, weights, end != "")  # (…, H), each (B, H)
                 layer.append(hs)
                 final.append(last)
-            rows = torch.cat(layer, 1) if self.bidirectional else hs
-        return rows, [torch.stack(s) for s in zip(*final, strict=True)]
+            x = torch.cat(layer, -1) if self.bidirectional else hs
+        return x, [torch.stack(s) for s in zip(*final, strict=True)]
 
 
 class RNNCell(_Cell):
@@ -826,14 +830,15 @@ class LSTM(_Layer):
                          proj_size, batch_first=batch_first, dropout=dropout)  # fmt: skip
 
 
-def _run_torch(network, rows, state, sizes, weights, reverse=False):
-    """Run one direction of one layer in PyTorch, step after step; return all states (N, H) and the final ones (B, H).
+def _run_torch(network, x, state, sizes, weights, reverse=False):
+    """Run one direction of one layer in PyTorch, step after step; return all states and the final ones (B, H).
 
-    rows (N, D) holds the inputs of step 1, then those of step 2, ..., as a PackedSequence does: sizes[t] of them belong
-    to step t + 1, and sequences that end earlier stand last.
+    x (T, B, D), or (N, D) for sequences of several lengths, holds the inputs of step 1, then those of step 2, ..., as a
+    PackedSequence does: sizes[t] of them belong to step t + 1, and sequences that end earlier stand last. The states
+    are (T, B, H), or (N, H).
     """
     W_xh, W_hh, b_xh, *rest = weights
-    from_x = linear(rows, W_xh, b_xh).split(sizes)  # T arrays, each (B_t, K)
+    from_x = linear(x, W_xh, b_xh).flatten(0, -2).split(sizes)  # T arrays, each (B_t, K)
     now = [s[: sizes[-1] if reverse else sizes[0]] for s in state]
     hs, ended = {}, []
     for t in range(len(sizes))[:: -1 if reverse else 1]:
@@ -845,33 +850,35 @@ def _run_torch(network, rows, state, sizes, weights, reverse=False):
         now = network.step(from_x[t], now, W_hh, *rest)
         hs[t] = now[0]
     final = [torch.cat(s) for s in zip(now, *reversed(ended), strict=True)] if ended else now
-    return torch.cat([hs[t] for t in range(len(sizes))]), final
+    return torch.cat([hs[t] for t in range(len(sizes))]).unflatten(0, x.shape[:-1]), final
 
 
-def _run_numpy(network, rows, state, sizes, weights, reverse=False):
-    """The same in NumPy, for sequences of one length."""
+def _run_numpy(network, x, state, sizes, weights, reverse=False):
+    """The same in NumPy, for sequences of one length, x (T, B, D)."""
     W_xh, W_hh, b_xh, b_hh, _ = weights
     if b_xh is None:
         b_xh = b_hh = W_hh.new_zeros(len(W_hh))
-    x = rows.view(len(sizes), sizes[0], rows.shape[1])  # (T, B, D)
     inputs = (x.flip(0) if reverse else x, *state, W_xh, W_hh, b_xh, b_hh)
-    hs, *cell = _InNumPy.apply(network, torch.is_grad_enabled(), *inputs)
-    return (hs.flip(0) if reverse else hs).view(len(rows), W_hh.shape[1]), [hs[-1], *cell]
+    run = _InNumPy.apply if torch.is_grad_enabled() else partial(_InNumPy.forward, None)
+    hs, *cell = run(network, *inputs)
+    return hs.flip(0) if reverse else hs, [hs[-1], *cell]
 
 
 def _numpy_takes(first, *others):
     """Whether these are plain tensors on the CPU of one dtype, and PyTorch is not tracing, casting or transforming."""
-    plain, dtype, tensors = (torch.Tensor, torch.nn.Parameter), first.dtype, (first, *others)
+    plain, dtype, batched = (torch.Tensor, torch.nn.Parameter), first.dtype, torch._C._functorch.is_legacy_batchedtensor
     return (
         dtype in _DTYPES
-        and all(t is None or (type(t) in plain and t.is_cpu and t.dtype is dtype) for t in tensors)
         and not torch.compiler.is_compiling()
         and not torch.jit.is_tracing()
         and not torch.is_autocast_enabled("cpu")
         and torch.autograd.forward_ad._current_level < 0
         and not torch._C._are_functorch_transforms_active()
         and not torch._C._len_torch_dispatch_stack()
-        and not any(t is not None and torch._C._functorch.is_legacy_batchedtensor(t) for t in tensors)
+        and all(
+            t is None or (type(t) in plain and t.is_cpu and t.dtype is dtype and not batched(t))
+            for t in (first, *others)
+        )
     )
 
 
@@ -887,8 +894,8 @@ class _InNumPy(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, network, keep, *inputs):
-        x, h0 = inputs[:2]
+    def forward(ctx, network, *inputs):
+        x, h0, keep = *inputs[:2], ctx is not None
         hs = x.new_empty((*x.shape[:2], h0.shape[1]))  # PyTorch's own memory: to be resized like that of any tensor
         with np.errstate(all="ignore"):  # silent on overflow as PyTorch is: one sees it in the result
             cell, kept = network.forward(keep, hs.numpy(), *(t.numpy(force=True) for t in inputs))
@@ -901,22 +908,21 @@ class _InNumPy(torch.autograd.Function):
     def backward(ctx, *grads):
         saved = ctx.saved_tensors  # read once: a checkpoint unpacks them once only
         inputs = saved[: ctx.inputs]
-        if torch.is_grad_enabled() or not _numpy_takes(*grads, *saved):  # to be differentiated again, batched, traced
+        if torch.is_grad_enabled() or not _numpy_takes(*grads):  # to be differentiated again, batched, traced
             with torch.autocast("cpu", enabled=False):  # as the forward ran
                 _, back = torch.func.vjp(lambda *inputs: _InNumPy._in_torch(ctx.network, *inputs), *inputs)
-                return None, None, *back(grads)
+                return None, *back(grads)
         arrays = (t.numpy(force=True) for t in (*grads, *saved))
         with np.errstate(all="ignore"):
-            found = ctx.network.backward(ctx.needs_input_grad[2], *arrays)
-        return None, None, *(None if a is None else _tensor(a) for a in found)
+            found = ctx.network.backward(ctx.needs_input_grad[1], *arrays)
+        return None, *(None if a is None else _tensor(a) for a in found)
 
     @staticmethod
     def _in_torch(network, x, *others):
         """Return what the forward does, by the steps written in PyTorch."""
-        *state, W_xh, W_hh, b_xh, b_hh = others
-        T, B, D = x.shape
-        hs, last = _run_torch(network, x.reshape(T * B, D), state, [B] * T, (W_xh, W_hh, b_xh, b_hh))
-        return (hs.view(T, B, hs.shape[1]), *last[1:])
+        state, weights = others[: network.states], others[network.states :]
+        hs, last = _run_torch(network, x, state, [x.shape[1]] * len(x), weights)
+        return (hs, *last[1:])
 
 
 # In NumPy, on a CPU, a small network's time goes into calls and memory more than into arithmetic:
@@ -939,9 +945,10 @@ class _Elman:
     def forward(self, keep, hs, x, h0, W_xh, W_hh, b_xh, b_hh):
         """Fill in the states hs (T, B, H); return (), and what the backward needs: all states, h_0 included."""
         (T, B, D), H = x.shape, len(W_hh)
-        np.matmul(x.reshape(T * B, D), W_xh.T, out=hs.reshape(T * B, H))
+        W_xh_T, W_hh_T = W_xh.T.copy(), W_hh.T.copy()  # laid out anew, they are multiplied by faster
+        np.matmul(x.reshape(T * B, D), W_xh_T, out=hs.reshape(T * B, H))
         hs += b_xh + b_hh
-        h, W_hh_T, from_h = h0, W_hh.T, np.empty((B, H), x.dtype)
+        h, from_h = h0, np.empty((B, H), x.dtype)
         activate = np.tanh if self.nonlinearity == "tanh" else lambda a, out: np.maximum(a, 0, out=out)
         for h_next in hs:  # (B, H), at first the input's part of the sums; results go where the last argument says
             np.add(h_next, h.dot(W_hh_T, from_h), h_next)
@@ -951,7 +958,7 @@ class _Elman:
     def backward(self, needs_dx, dhs, x, h0, W_xh, W_hh, b_xh, b_hh, states):
         """Return dL/d of x, h0 and the weights, from dhs (T, B, H)."""
         (T, B, D), H, before, hs = x.shape, len(W_hh), states[:-1], states[1:]
-        das, dh, W_hh = np.empty_like(hs), np.zeros((B, H), x.dtype), np.asfortranarray(W_hh)  # faster to multiply by
+        das, dh, W_hh = np.empty_like(hs), np.zeros((B, H), x.dtype), np.ascontiguousarray(W_hh)
         if self.nonlinearity == "tanh":
             np.subtract(1, np.multiply(hs, hs, out=das), out=das)  # times dL/dh_t it is dL/da_t
         else:
@@ -978,17 +985,19 @@ class _Gru:
         """Fill in the states hs (T, B, H); return (), and what the backward needs."""
         (T, B, D), H = x.shape, W_hh.shape[1]
         v, W = _augmented(x, h0, W_xh, b_xh + b_hh, W_hh)
-        W_rz = W[: 2 * H] / 2  # σ(a) = ½ (tanh(a/2) + 1)
+        W_rz = W[: 2 * H]
+        W_xn = np.concatenate([W_xh, b_xh[:, None]], 1)[2 * H :]  # times [x; 1]
         W_hn = np.concatenate([b_hh[:, None], W_hh], 1)[2 * H :]  # times [1; h]
-        n_from_x = np.concatenate([W_xh, b_xh[:, None]], 1)[2 * H :] @ v[:-1, : D + 1]  # (T, H, B)
         gates = _per_step(T, (4 * H, B), x, keep)  # n, r, z and W_hn h + b_hn
-        steps = zip(v, v[:, D + 1 :], v[1:, D + 1 :], gates, n_from_x, strict=False)
-        for v_t, h, h_next, a, from_x in steps:  # (K, B), (H, B), (H, B), (4H, B), (H, B)
+        steps = zip(v, v[:, : D + 1], v[:, D:], v[1:, D + 1 :], gates, strict=False)
+        for v_t, x_1, one_h, h_next, a in steps:  # (K, B), (D + 1, B), (1 + H, B), (H, B), (4H, B)
             n, rz, h_n = a[:H], a[H : 3 * H], a[3 * H :]
-            np.multiply(np.tanh(W_rz.dot(v_t)) + 1, 0.5, out=rz)
-            W_hn.dot(v_t[D:], out=h_n)
-            np.tanh(from_x + rz[:H] * h_n, out=n)
-            np.add(n, rz[H:] * (h - n), out=h_next)  # (1 − z) ⊙ n + z ⊙ h
+            torch.from_numpy(W_rz.dot(v_t, out=rz)).sigmoid_()  # in place, and faster than by NumPy's tanh
+            W_hn.dot(one_h, out=h_n)
+            W_xn.dot(x_1, out=n)
+            n += rz[:H] * h_n
+            np.tanh(n, out=n)
+            np.add(n, rz[H:] * (one_h[1:] - n), out=h_next)  # (1 − z) ⊙ n + z ⊙ h
         hs[...] = v[1:, D + 1 :].swapaxes(1, 2)
         return (), (v, gates)
 
@@ -1006,10 +1015,11 @@ class _Gru:
             da_r[...] = da_h_n * h_n * (1 - r)
             da_z[...] = (v[steps, D + 1 :] - n) * z * (1 - z)
             for dh_t, z_t, da in _backwards(_columns(dhs[steps]), z, das):
-                dh = dh + dh_t
+                dh += dh_t
                 by_gate = da.reshape(4, H, B)
                 by_gate *= dh
-                dh = dh * z_t + W_hh_T.dot(da[H:])
+                dh *= z_t
+                dh += W_hh_T.dot(da[H:])
             _add_gradients(dW, dx, das, das[:, : 3 * H], v, W_nrz, steps)
         dW_xh, dW_hh = np.roll(dW[: 3 * H], -H, 0), dW[H:]
         return dx, dh.T, dW_xh[:, :D], dW_hh[:, D + 1 :], dW_xh[:, D], dW_hh[:, D]
@@ -1037,7 +1047,8 @@ class _Lstm:
         cs[0][...] = c0.T
         steps = zip(v, v[1:, D + 1 :], gates, cs, cs[1:], tanh_cs, strict=False)
         for v_t, h_next, a, c, c_next, tanh_c in steps:  # (K, B), (H, B), (4H, B), (H, B) ...
-            np.add(np.tanh(W.dot(v_t)) * scale, shift, out=a)
+            np.tanh(W.dot(v_t, out=a), out=a)
+            np.add(np.multiply(a, scale, out=a), shift, out=a)
             i, f, g, o = a.reshape(4, H, B)
             np.add(f * c, i * g, out=c_next)
             np.tanh(c_next, out=tanh_c)
@@ -1049,7 +1060,7 @@ class _Lstm:
         """Return dL/d of x, h0, c0 and the weights, from dhs (T, B, H) and dc_T (B, H)."""
         (_, B, D), H = x.shape, W_hh.shape[1]
         W_hh_T, dW, dx = W_hh.T.copy(), np.zeros((4 * H, v.shape[1]), x.dtype), np.empty_like(x) if needs_dx else None
-        dh, dc = np.zeros((H, B), x.dtype), dc_T.T
+        dh, dc = np.zeros((H, B), x.dtype), dc_T.T.copy()
         for steps in _blocks(gates):
             i, f, g, o = np.split(gates[steps], 4, axis=1)  # each (t, H, B)
             das = np.empty_like(gates[steps])
@@ -1060,12 +1071,13 @@ class _Lstm:
             da_o[...] = tanh_cs[steps] * o * (1 - o)
             through_c = o * (1 - tanh_cs[steps] ** 2)  # ∂h_t/∂c_t
             for dh_t, dc_by_dh, f_t, da in _backwards(_columns(dhs[steps]), through_c, f, das):
-                dh = dh + dh_t
-                dc = dc + dh * dc_by_dh
+                dh += dh_t
+                dc += dh * dc_by_dh
                 by_gate = da.reshape(4, H, B)
                 by_gate[:3] *= dc
                 by_gate[3] *= dh
-                dh, dc = W_hh_T.dot(da), dc * f_t
+                W_hh_T.dot(da, out=dh)
+                dc *= f_t
             _add_gradients(dW, dx, das, das, v, W_xh, steps)
         db = dW[:, D]
         return dx, dh.T, dc.T, dW[:, :D], dW[:, D + 1 :], db, db.copy()
