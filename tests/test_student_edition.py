@@ -241,7 +241,7 @@ def answer(address, lab, log):
 SAME = ["layers", "rnncore", "looking_inside", "oracle", "sandbox", "check", "diagnose", "exercises_are_fair"]
 SAME += ["set_up", "probes", "exercise", "cli", "report", "own_notebooks", "mutants", "movable", "nbgraders_own_tests"]
 SAME += ["execution", "benchmarks", "data", "adding", "previews", "selfcheck", "rnnconvert", "reach"]
-SAME += ["pages_that_compute", "comparison", "cost", "exports", "pdf"]
+SAME += ["pages_that_compute", "comparison", "cost", "exports", "pdf", "devices"]
 
 
 @pytest.mark.long
