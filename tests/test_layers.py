@@ -130,6 +130,15 @@ def test_a_layer_returns_what_its_namesake_returns_for_every_form_of_input(kind,
 
 
 @every_layer
+@pytest.mark.parametrize("lengths", [[5, 1, 1], [5, 5, 4], [5], [1, 1, 1], [1]], ids=str)
+def test_packed_sequences_of_one_length_are_told_from_those_of_nearly_one(kind, options, lengths):
+    ours, theirs = pair(kind, **options)
+    input = pack_sequence([normal(length, D, seed=k) for k, length in enumerate(lengths)])
+    assert_same(run(ours, input), run(theirs, input))
+    assert form(ours(input)) == form(theirs(input))
+
+
+@every_layer
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("sizes", [(1, 1), (3, 2), (2, 9)])
 def test_a_layer_equals_its_namesake_at_every_size(kind, options, bias, sizes):
