@@ -859,7 +859,7 @@ def _run_numpy(network, x, state, sizes, weights, reverse=False):
     if b_xh is None:
         b_xh = b_hh = W_hh.new_zeros(len(W_hh))
     inputs = (x.flip(0) if reverse else x, *state, W_xh, W_hh, b_xh, b_hh)
-    run = _InNumPy.apply if torch.is_grad_enabled() else partial(_InNumPy.forward, None)
+    run = _InNumPy.apply if torch.is_grad_enabled() else partial(_InNumPy.forward, None)  # None: keep nothing
     hs, *cell = run(network, *inputs)
     return hs.flip(0) if reverse else hs, [hs[-1], *cell]
 
@@ -895,7 +895,7 @@ class _InNumPy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, network, *inputs):
-        x, h0, keep = *inputs[:2], ctx is not None
+        (x, h0), keep = inputs[:2], ctx is not None
         hs = x.new_empty((*x.shape[:2], h0.shape[1]))  # PyTorch's own memory: to be resized like that of any tensor
         with np.errstate(all="ignore"):  # silent on overflow as PyTorch is: one sees it in the result
             cell, kept = network.forward(keep, hs.numpy(), *(t.numpy(force=True) for t in inputs))

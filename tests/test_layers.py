@@ -14,20 +14,15 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.utils.prune
+from calls import CELL_IDS, CELLS, LAYER_IDS, LAYERS, B, D, H, T, flat, leaf, normal, run, states_for, to
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pack_sequence
+from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence
 from torch.utils.checkpoint import checkpoint
 
 import rnncore
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
-T, B, D, H = 5, 3, 4, 6
-LAYERS = [("RNN", {}), ("RNN", {"nonlinearity": "relu"}), ("GRU", {}), ("LSTM", {}), ("LSTM", {"proj_size": 2})]
-LAYER_IDS = ["RNN", "RNN-relu", "GRU", "LSTM", "LSTM-projected"]
-CELLS = [("RNNCell", {}), ("RNNCell", {"nonlinearity": "relu"}), ("GRUCell", {}), ("LSTMCell", {})]
-CELL_IDS = ["RNNCell", "RNNCell-relu", "GRUCell", "LSTMCell"]
-
 every_layer = pytest.mark.parametrize(("kind", "options"), LAYERS, ids=LAYER_IDS)
 every_cell = pytest.mark.parametrize(("kind", "options"), CELLS, ids=CELL_IDS)
 on_every_device = pytest.mark.parametrize("device", DEVICES)
@@ -45,48 +40,9 @@ def pair(kind, *sizes, seed=0, **options):
     return made
 
 
-def normal(*shape, seed=1, **options):
-    drawn = torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    return drawn.to(**options) if options else drawn
-
-
-def to(device, state):
-    return tuple(s.to(device) for s in state) if isinstance(state, tuple) else state.to(device)
-
-
 def form(result):
     """Return how a result is nested: tuples of tensors."""
     return tuple(form(part) for part in result) if isinstance(result, tuple) else type(result)
-
-
-def flat(result):
-    """Return the tensors of what a module returned, in order."""
-    if isinstance(result, PackedSequence):
-        assert result.batch_sizes.device.type == "cpu"
-        return [result.data, *(t for t in result[1:] if t is not None)]
-    return [result] if isinstance(result, torch.Tensor) else [t for part in result for t in flat(part)]
-
-
-def leaf(value):
-    """Return a copy of an argument, its tensors leaves that want a gradient, and these leaves."""
-    if value is None:
-        return None, []
-    if isinstance(value, tuple) and not isinstance(value, PackedSequence):
-        parts = [leaf(part) for part in value]
-        return tuple(part for part, _ in parts), [t for _, leaves in parts for t in leaves]
-    data = (value.data if isinstance(value, PackedSequence) else value).detach().clone().requires_grad_()
-    return (PackedSequence(data, *value[1:]) if isinstance(value, PackedSequence) else data), [data]
-
-
-def run(module, input, hx=None, seed=7):
-    """Return outputs and the gradients of a weighted sum of them for input, hx and every weight."""
-    torch.manual_seed(seed)  # dropout's draws
-    (input, leaves), (hx, more) = leaf(input), leaf(hx)
-    outputs = flat(module(input) if hx is None else module(input=input, hx=hx))
-    floats = [t for t in outputs if t.is_floating_point()]
-    loss = sum((t * normal(*t.shape, seed=11 + k).to(t)).sum() for k, t in enumerate(floats))
-    wanted = [*leaves, *more, *module.parameters()]
-    return outputs, torch.autograd.grad(loss, wanted, allow_unused=True)
 
 
 def assert_same(ours, theirs, outputs=1e-12, gradients=1e-10):
@@ -95,14 +51,6 @@ def assert_same(ours, theirs, outputs=1e-12, gradients=1e-10):
         torch.testing.assert_close(found, expected, rtol=outputs, atol=outputs)
     for found, expected in zip(ours[1], theirs[1], strict=True):
         torch.testing.assert_close(found, expected, rtol=gradients, atol=gradients)
-
-
-def states_for(module, *batch, seed=2):
-    """Return an initial state for a layer or cell of ours; batch is (B,) or ()."""
-    sizes = [getattr(module, "proj_size", 0) or module.hidden_size, module.hidden_size][: module._network.states]
-    leading = (module.num_layers * (1 + module.bidirectional),) if hasattr(module, "num_layers") else ()
-    states = tuple(normal(*leading, *batch, size, seed=seed + k) for k, size in enumerate(sizes))
-    return states if module._network.states == 2 else states[0]
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
+from calls import FUNCTIONS, right_arguments, shape_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -378,21 +379,6 @@ def test_every_public_function_states_its_shapes():
     assert len(public) == 13
     for function in public:
         assert "(B" in inspect.getdoc(function), function.__name__
-
-
-FUNCTIONS = [f for f in vars(rnncore).values() if hasattr(f, "takes")]
-SIZES = {"B": 3, "T": 5, "D": 2, "H": 4}
-
-
-def shape_of(axes):
-    return tuple(int(axis[:-1] or 1) * SIZES[axis[-1]] for axis in axes.removesuffix(" or None").split())
-
-
-def right_arguments(function):
-    """Arguments that fit a function, of any numbers."""
-    rng = np.random.default_rng(0)
-    more = {"start": 1, "stop": 3} if function is rnncore.jacobian_product else {}
-    return {name: rng.normal(size=shape_of(axes)) for name, axes in function.takes.items()} | more
 
 
 def wrong_shapes(function, name):
