@@ -100,7 +100,8 @@ def _check(arrays, known=(), more_dtypes=frozenset(), mixed=False, like=None):
             gates, letter = int(axis[:-1] or 1), axis[-1]
             expected, _ = sizes.get(letter, (size // gates, name))
             if expected * gates != size:
-                given = ", ".join(f"{k} = {n} from {source}" for k, (n, source) in sizes.items() if k in axes)
+                told = {k: of for k, of in sizes.items() if k in axes and (of[1] != name or k == letter)}
+                given = ", ".join(f"{k} = {n} from {source}" for k, (n, source) in told.items())
                 given = f" with {given}" if given else ""
                 raise ValueError(f"{name} has shape {tuple(array.shape)}; expected {_shape(axes)}{given}")
             sizes.setdefault(letter, (expected, name))
