@@ -23,7 +23,7 @@ equally right code disagrees in every digit. Compare on short sequences, or with
 """
 
 import warnings
-from functools import partial, wraps
+from functools import cache, partial, wraps
 from inspect import signature
 from numbers import Integral, Real
 
@@ -92,12 +92,11 @@ def _check(arrays, known=(), more_dtypes=frozenset(), mixed=False, like=None):
             raise ValueError(f"{name} is on device {array.device}; expected {first[2].device}, that of {first[0]}")
         if axes == "any":
             continue
-        letters = axes.removesuffix(" or None").split()
+        letters = _letters(axes)
         if array.ndim != len(letters):
             came = f"{array.ndim} axes, shape {tuple(array.shape)}"
             raise ValueError(f"{name} has {came}; expected {len(letters)}, {_shape(axes)}")
-        for axis, size in zip(letters, array.shape, strict=True):
-            gates, letter = int(axis[:-1] or 1), axis[-1]
+        for (gates, letter), size in zip(letters, array.shape, strict=True):
             expected, _ = sizes.get(letter, (size // gates, name))
             if expected * gates != size:
                 told = {k: of for k, of in sizes.items() if k in axes and (of[1] != name or k == letter)}
@@ -107,6 +106,12 @@ def _check(arrays, known=(), more_dtypes=frozenset(), mixed=False, like=None):
             sizes.setdefault(letter, (expected, name))
             if letter == "T" and size == 0:
                 raise ValueError(f"{name} has no time step, T = 0; expected at least one")
+
+
+@cache
+def _letters(axes):
+    """Return the number of gates and the letter of each axis: "B 3H" gives ((1, "B"), (3, "H"))."""
+    return tuple((int(axis[:-1] or 1), axis[-1]) for axis in axes.removesuffix(" or None").split())
 
 
 def _shape(axes):
@@ -596,19 +601,19 @@ class _Weights(torch.nn.Module):
         shown = [f"{name}={getattr(self, name)}" for name, usual in self._usual if getattr(self, name, usual) != usual]
         return ", ".join([f"{self.input_size}, {self.hidden_size}", *shown])
 
-    def _checked_states(self, hx, axes, W_xh, known=(), **inputs):
-        """Return the initial state as a tuple, or None, after checking it and the input against the weights."""
-        if self._network.states == 1:
-            hx = None if hx is None else (hx,)
-        elif hx is not None and not (isinstance(hx, tuple | list) and len(hx) == 2):
-            came = f"{len(hx)} items" if isinstance(hx, tuple | list) else f"a {type(hx).__name__}"
-            raise TypeError(f"hx is {came}; expected a pair, the initial state and the initial cell: (h0, c0)")
-        states = dict(zip(["hx"] if self._network.states == 1 else ["hx[0]", "hx[1]"], hx or (), strict=False))
-        projected = {"hx[0]": axes.replace("H", "P")} if getattr(self, "proj_size", 0) else {}
-        arrays = {name: (state, projected.get(name, axes)) for name, state in states.items()}
+    def _checked_states(self, hx, axes, W_xh, arrays, known=()):
+        """Return the initial state as a tuple, or None, after checking it and arrays, {name: (input, axes)}."""
+        if hx is not None and self._network.states == 1:
+            arrays, hx = arrays | {"hx": (hx, axes)}, (hx,)
+        elif hx is not None:
+            if not isinstance(hx, tuple | list) or len(hx) != 2:
+                came = f"{len(hx)} items" if isinstance(hx, tuple | list) else f"a {type(hx).__name__}"
+                raise TypeError(f"hx is {came}; expected a pair, the initial state and the initial cell: (h0, c0)")
+            projected = axes.replace("H", "P") if getattr(self, "proj_size", 0) else axes
+            arrays = arrays | {"hx[0]": (hx[0], projected), "hx[1]": (hx[1], axes)}
         known = {"D": (self.input_size, "input_size"), "H": (self.hidden_size, "hidden_size"), **dict(known)}
         mixed = torch._C._is_any_autocast_enabled()
-        _check({**inputs, **arrays}, known, _HALF, mixed, like=("the weights", "PyTorch tensor", W_xh))
+        _check(arrays, known, _HALF, mixed, like=("the weights", "PyTorch tensor", W_xh))
         return hx
 
 
@@ -627,7 +632,7 @@ class _Cell(_Weights):
 
     def forward(self, input, hx=None):
         batch = "" if torch.is_tensor(input) and input.ndim == 1 else "B "
-        states = self._checked_states(hx, f"{batch}H", self.weight_ih, input=(input, f"{batch}D"))
+        states = self._checked_states(hx, f"{batch}H", self.weight_ih, {"input": (input, f"{batch}D")})
         if states is None:
             states = (input.new_zeros(self.hidden_size),) * self._network.states  # for each of the batch
         from_x = linear(input, self.weight_ih, self.bias_ih)
@@ -668,8 +673,8 @@ class _Layer(_Weights):
         return [[W for W in self._weights(end) if W is not None] for end in ends]
 
     def _weights(self, end):
-        """Return W_xh, W_hh, b_xh, b_hh and the projection W_hr of one layer and direction, None for what it lacks."""
-        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
+        """Return W_xh, W_hh, b_xh, b_hh of one layer and direction, None for a lacking bias, and W_hr if it has one."""
+        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")[: 5 if self.proj_size else 4]
         return [getattr(self, name + end, None) for name in names]
 
     def flatten_parameters(self):
@@ -686,7 +691,7 @@ class _Layer(_Weights):
             inputs = {"input.data": (input.data, "N D")}
         else:
             inputs = {"input": (input, "T D" if single else "B T D" if self.batch_first else "T B D")}
-        states = self._checked_states(hx, "L H" if single else "L B H", self.weight_ih_l0, known, **inputs)
+        states = self._checked_states(hx, "L H" if single else "L B H", self.weight_ih_l0, inputs, known)
 
         if packed:
             order, back = input.sorted_indices, input.unsorted_indices
@@ -856,13 +861,13 @@ def _run_torch(network, x, state, sizes, weights, reverse=False):
 
 def _run_numpy(network, x, state, sizes, weights, reverse=False):
     """The same in NumPy, for sequences of one length, x (T, B, D)."""
-    W_xh, W_hh, b_xh, b_hh, _ = weights
+    W_xh, W_hh, b_xh, b_hh = weights
     if b_xh is None:
         b_xh = b_hh = W_hh.new_zeros(len(W_hh))
     inputs = (x.flip(0) if reverse else x, *state, W_xh, W_hh, b_xh, b_hh)
     run = _InNumPy.apply if torch.is_grad_enabled() else partial(_InNumPy.forward, None)  # None: keep nothing
-    hs, *cell = run(network, *inputs)
-    return hs.flip(0) if reverse else hs, [hs[-1], *cell]
+    hs, *final = run(network, *inputs)
+    return hs.flip(0) if reverse else hs, final
 
 
 def _numpy_takes(first, *others):
@@ -889,7 +894,7 @@ def _tensor(a):
 
 
 class _InNumPy(torch.autograd.Function):
-    """One direction of one layer in NumPy: x (T, B, D) and the initial state to hs (T, B, H), and c_T.
+    """One direction of one layer in NumPy: x (T, B, D) and the initial state to hs (T, B, H), h_T and c_T.
 
     It keeps the network's equations and not the layer: a graph that held the layer that holds the graph would stay.
     """
@@ -899,11 +904,11 @@ class _InNumPy(torch.autograd.Function):
         (x, h0), keep = inputs[:2], ctx is not None
         hs = x.new_empty((*x.shape[:2], h0.shape[1]))  # PyTorch's own memory: to be resized like that of any tensor
         with np.errstate(all="ignore"):  # silent on overflow as PyTorch is: one sees it in the result
-            cell, kept = network.forward(keep, hs.numpy(), *(t.numpy(force=True) for t in inputs))
+            final, kept = network.forward(keep, hs.numpy(), *(t.numpy(force=True) for t in inputs))
         if keep:
             ctx.network, ctx.inputs = network, len(inputs)
             ctx.save_for_backward(*inputs, *map(torch.from_numpy, kept))
-        return (hs, *map(_tensor, cell))
+        return (hs, *map(_tensor, final))
 
     @staticmethod
     def backward(ctx, *grads):
@@ -923,7 +928,7 @@ class _InNumPy(torch.autograd.Function):
         """Return what the forward does, by the steps written in PyTorch."""
         state, weights = others[: network.states], others[network.states :]
         hs, last = _run_torch(network, x, state, [x.shape[1]] * len(x), weights)
-        return (hs, *last[1:])
+        return (hs, *last)
 
 
 # In NumPy, on a CPU, a small network's time goes into calls and memory more than into arithmetic:
@@ -944,7 +949,7 @@ class _Elman:
         return (_activate(from_x + linear(state[0], W_hh, b_hh), self.nonlinearity, torch),)
 
     def forward(self, keep, hs, x, h0, W_xh, W_hh, b_xh, b_hh):
-        """Fill in the states hs (T, B, H); return (), and what the backward needs: all states, h_0 included."""
+        """Fill in the states hs (T, B, H); return (h_T,), and what the backward needs: all states, h_0 included."""
         (T, B, D), H = x.shape, len(W_hh)
         W_xh_T, W_hh_T = W_xh.T.copy(), W_hh.T.copy()  # laid out anew, they are multiplied by faster
         np.matmul(x.reshape(T * B, D), W_xh_T, out=hs.reshape(T * B, H))
@@ -954,12 +959,12 @@ class _Elman:
         for h_next in hs:  # (B, H), at first the input's part of the sums; results go where the last argument says
             np.add(h_next, h.dot(W_hh_T, from_h), h_next)
             h = activate(h_next, h_next)
-        return (), ((np.concatenate([h0[None], hs]),) if keep else ())
+        return (h.copy(),), ((np.concatenate([h0[None], hs]),) if keep else ())
 
-    def backward(self, needs_dx, dhs, x, h0, W_xh, W_hh, b_xh, b_hh, states):
-        """Return dL/d of x, h0 and the weights, from dhs (T, B, H)."""
+    def backward(self, needs_dx, dhs, dh_T, x, h0, W_xh, W_hh, b_xh, b_hh, states):
+        """Return dL/d of x, h0 and the weights, from dhs (T, B, H) and dh_T (B, H)."""
         (T, B, D), H, before, hs = x.shape, len(W_hh), states[:-1], states[1:]
-        das, dh, W_hh = np.empty_like(hs), np.zeros((B, H), x.dtype), np.ascontiguousarray(W_hh)
+        das, dh, W_hh = np.empty_like(hs), dh_T.copy(), np.ascontiguousarray(W_hh)
         if self.nonlinearity == "tanh":
             np.subtract(1, np.multiply(hs, hs, out=das), out=das)  # times dL/dh_t it is dL/da_t
         else:
@@ -983,7 +988,7 @@ class _Gru:
         return ((1 - z) * n + z * state[0],)
 
     def forward(self, keep, hs, x, h0, W_xh, W_hh, b_xh, b_hh):
-        """Fill in the states hs (T, B, H); return (), and what the backward needs."""
+        """Fill in the states hs (T, B, H); return (h_T,), and what the backward needs."""
         (T, B, D), H = x.shape, W_hh.shape[1]
         v, W = _augmented(x, h0, W_xh, b_xh + b_hh, W_hh)
         W_rz = W[: 2 * H]
@@ -1000,13 +1005,13 @@ class _Gru:
             np.tanh(n, out=n)
             np.add(n, rz[H:] * (one_h[1:] - n), out=h_next)  # (1 − z) ⊙ n + z ⊙ h
         hs[...] = v[1:, D + 1 :].swapaxes(1, 2)
-        return (), (v, gates)
+        return (hs[-1].copy(),), (v, gates)
 
-    def backward(self, needs_dx, dhs, x, h0, W_xh, W_hh, b_xh, b_hh, v, gates):
-        """Return dL/d of x, h0 and the weights, from dhs (T, B, H)."""
+    def backward(self, needs_dx, dhs, dh_T, x, h0, W_xh, W_hh, b_xh, b_hh, v, gates):
+        """Return dL/d of x, h0 and the weights, from dhs (T, B, H) and dh_T (B, H)."""
         (_, B, D), H = x.shape, W_hh.shape[1]
         W_hh_T, dW, dx = W_hh.T.copy(), np.zeros((4 * H, v.shape[1]), x.dtype), np.empty_like(x) if needs_dx else None
-        W_nrz, dh = np.roll(W_xh, H, 0), np.zeros((H, B), x.dtype)
+        W_nrz, dh = np.roll(W_xh, H, 0), dh_T.T.copy()
         for steps in _blocks(gates):
             n, r, z, h_n = np.split(gates[steps], 4, axis=1)  # each (t, H, B)
             das = np.empty_like(gates[steps])
@@ -1037,7 +1042,7 @@ class _Lstm:
         return (h if W_hr is None else linear(h, W_hr)), c
 
     def forward(self, keep, hs, x, h0, c0, W_xh, W_hh, b_xh, b_hh):
-        """Fill in the states hs (T, B, H); return (c_T,), shape (B, H), and what the backward needs."""
+        """Fill in the states hs (T, B, H); return (h_T, c_T), each (B, H), and what the backward needs."""
         (T, B, D), H = x.shape, W_hh.shape[1]
         v, W = _augmented(x, h0, W_xh, b_xh + b_hh, W_hh)
         scale = np.repeat(np.array([0.5, 0.5, 1, 0.5], x.dtype), H)[:, None]  # σ(a) = ½ tanh(a/2) + ½, of i, f and o
@@ -1055,13 +1060,13 @@ class _Lstm:
             np.tanh(c_next, out=tanh_c)
             np.multiply(o, tanh_c, out=h_next)
         hs[...] = v[1:, D + 1 :].swapaxes(1, 2)
-        return (cs[-1].T.copy(),), (v, gates, cs, tanh_cs)
+        return (hs[-1].copy(), cs[-1].T.copy()), (v, gates, cs, tanh_cs)
 
-    def backward(self, needs_dx, dhs, dc_T, x, h0, c0, W_xh, W_hh, b_xh, b_hh, v, gates, cs, tanh_cs):
-        """Return dL/d of x, h0, c0 and the weights, from dhs (T, B, H) and dc_T (B, H)."""
+    def backward(self, needs_dx, dhs, dh_T, dc_T, x, h0, c0, W_xh, W_hh, b_xh, b_hh, v, gates, cs, tanh_cs):
+        """Return dL/d of x, h0, c0 and the weights, from dhs (T, B, H), dh_T (B, H) and dc_T (B, H)."""
         (_, B, D), H = x.shape, W_hh.shape[1]
         W_hh_T, dW, dx = W_hh.T.copy(), np.zeros((4 * H, v.shape[1]), x.dtype), np.empty_like(x) if needs_dx else None
-        dh, dc = np.zeros((H, B), x.dtype), dc_T.T.copy()
+        dh, dc = dh_T.T.copy(), dc_T.T.copy()
         for steps in _blocks(gates):
             i, f, g, o = np.split(gates[steps], 4, axis=1)  # each (t, H, B)
             das = np.empty_like(gates[steps])
