@@ -362,7 +362,7 @@ def test_a_call_leaves_its_arguments_and_does_not_care_how_they_lie_in_memory(ki
 
 
 @every_layer
-def test_the_output_may_be_viewed_and_changed_in_place_as_torchs_may(kind, options):
+def test_output_and_state_may_be_viewed_and_changed_in_place_as_torchs_may(kind, options):
     gradients = []
     for module in pair(kind, **options):
         output, state = module(normal(T, B, D))
@@ -371,7 +371,13 @@ def test_the_output_may_be_viewed_and_changed_in_place_as_torchs_may(kind, optio
         output *= 2
         output.relu_()
         assert all(torch.equal(a, b) for a, b in zip(flat(state), kept, strict=True))
-        output.sum().backward()
+        seen = output.clone()
+        for s in flat(state):
+            s.mul_(3)
+        assert torch.equal(output, seen)
+        (output.sum() + sum(s.sum() for s in flat(state))).backward()
+        for s in flat(state):
+            s.detach_()  # as loops over chunks of a long sequence do
         gradients.append([p.grad for p in module.parameters()])
     assert_same(([], gradients[0]), ([], gradients[1]))
 
@@ -589,7 +595,11 @@ WRONG_INPUTS = {
     "NumPy": (np.zeros((T, B, D)), TypeError, "input is a NumPy array; expected a PyTorch tensor"),
     "four axes": (x64[None], ValueError, "input has 4 axes.*expected 3"),
     "one axis": (x64[0, 0], ValueError, "input has 1 axes.*expected 3"),
-    "features": (x64[..., :2], ValueError, r"input has shape \(5, 3, 2\); expected .*D = 4 from input_size"),
+    "features": (
+        x64[..., :2],
+        ValueError,
+        r"input has shape \(5, 3, 2\); expected \(T, B, D\) with D = 4 from input_size",
+    ),
     "float32": (x64.float(), TypeError, "input has dtype torch.float32; expected torch.float64, that of the weights"),
     "integers": (x64.long(), TypeError, "input has dtype torch.int64; expected float32 or"),
     "complex": (x64 * 1j, TypeError, "input has dtype torch.complex128; expected float32 or"),

@@ -291,7 +291,11 @@ def test_zero_gradients_stay_zero_when_clipped():
 
 
 WRONG = {
-    "W_xh transposed": ({"W_xh": np.ones((2, 4))}, ValueError, "W_xh has shape (2, 4); expected (H, D)"),
+    "W_xh transposed": (
+        {"W_xh": np.ones((2, 4))},
+        ValueError,
+        "W_xh has shape (2, 4); expected (H, D) with D = 2 from x, H = 4 from W_hh",
+    ),
     "bias too short": ({"b_h": np.ones(1)}, ValueError, "b_h has shape (1,); expected (H,) with H = 4"),
     "one row of state for the batch": ({"h0": np.ones((1, 4))}, ValueError, "h0 has shape (1, 4)"),
     "a time axis missing": ({"x": np.ones((3, 2))}, ValueError, "x has 2 axes, shape (3, 2); expected 3"),
