@@ -15,7 +15,8 @@ import lab
 import pytest
 
 from autograde import classroom
-from autograde.course import Course
+from autograde.cluster import Cluster
+from autograde.course import Course, Problem
 from publish import manuscript
 
 SLUG = "01_forward"
@@ -217,15 +218,22 @@ def test_a_worker_that_is_not_fit_is_named_with_the_reason_and_gets_nothing(cour
     assert [name for name, _ in notes(tmp_path)] == ["fit"]
 
 
+@pytest.mark.parametrize("nowhere", ["tls://127.0.0.1:9", "http://127.0.0.1:9", "127.0.0.1", ""])
+def test_an_address_at_which_no_scheduler_can_answer_is_named(nowhere, capfd):
+    with pytest.raises(Problem) as caught, Cluster(nowhere, None, print):
+        pass
+    assert f"no Dask scheduler answers at {nowhere!r} (" in str(caught.value)
+    assert capfd.readouterr() == ("", "")
+
+
 def test_where_no_scheduler_answers_or_none_is_left_the_run_says_so_and_keeps_what_it_has(
     course, worker, scheduler, root, needs
 ):
     needs("bwrap")
-    for nowhere in ("tcp://127.0.0.1:9", "tls://127.0.0.1:9", "http://127.0.0.1:9", "127.0.0.1", ""):
-        with grading(course, root, "--scheduler", nowhere) as run:
-            said, errors = run.communicate(timeout=PATIENCE)
-        assert (run.returncode, said) == (2, ""), nowhere
-        assert f"no Dask scheduler answers at {nowhere!r}" in errors and "Traceback" not in errors, errors
+    with grading(course, root, "--scheduler", "tcp://127.0.0.1:9") as run:
+        said, errors = run.communicate(timeout=PATIENCE)
+    assert (run.returncode, said) == (2, "")
+    assert "no Dask scheduler answers at 'tcp://127.0.0.1:9'" in errors and "Traceback" not in errors, errors
     worker("slow", HOLDS_AT="2")
     with grading(course, root, "--scheduler", scheduler.address) as run:
         wait(lambda: run.poll() is not None or list(course.root.glob(".graded/*.json")))
