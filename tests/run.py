@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = ("bwrap", "chromium", "git", "make", "psql")
 REPORT = "_build/tests.xml"
 # More than there are processors, since many a test waits for a process of its own. Who sets the variable decides.
-WORKERS = {"PYTEST_XDIST_AUTO_NUM_WORKERS": str(min(3 * os.cpu_count(), 8))}
+WORKERS = {"PYTEST_XDIST_AUTO_NUM_WORKERS": str(min(2 * os.cpu_count(), 8))}
 CHECKS = {
     "style": ("ruff", "check", "."),
     "layout": ("ruff", "format", "--check", "."),

@@ -166,7 +166,7 @@ def test_each_is_graded_once_and_as_here_though_one_worker_dies_one_is_slow_and_
         wait(lambda: run.poll() is not None or begun("late"))
         (tmp_path / "go").touch()
         said, errors = run.communicate(timeout=PATIENCE)
-    assert run.returncode == 0, errors
+    assert run.returncode == 0, said + errors
     assert f"grade: {students} graded, 0 could not be read or run" in said
     assert f"{students}/{students}" in errors, "there is a progress bar"
     began = notes(tmp_path)
@@ -194,7 +194,7 @@ def test_when_all_workers_have_gone_the_next_one_goes_on(course, scheduler, work
         wait(lambda: "Lost all workers" in log.read_text())
         worker("next")
         said, errors = run.communicate(timeout=PATIENCE)
-    assert run.returncode == 0, errors
+    assert run.returncode == 0, said + errors
     assert f"grade: {students} graded, 0 could not be read or run" in said
     assert [name for name, _ in notes(tmp_path)] == ["first"] * 2 + ["next"] * (students - 1)
 
