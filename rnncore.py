@@ -16,6 +16,8 @@ an instance of torch.nn.RNNBase with its helpers.
 
 Part 3, looking inside. Functions for PyTorch's recurrent modules: gradients of every state, initialisation, sampling.
 
+Part 4, the layers of part 2 once more, in NumPy, with a backward written by hand: what makes them fast on a CPU.
+
 How near two right answers are, relative to the largest entry: in float64 1e-12 for states and 1e-10 for gradients, in
 float32 1e-5 and 1e-4. That holds unless every output passes through closed gates (see `_sigmoid`), and while the
 recurrence forgets: with a recurrent gain above about 1.5 a long sequence is chaotic, rounding grows exponentially, and
@@ -557,9 +559,9 @@ def clip_by_global_norm(grads, max_norm):
 
 
 # ======================================================================================================================
-# Part 2, PyTorch: stand-ins for torch.nn's recurrent layers and cells. What tells one network from another stands in
-# `_Elman`, `_Gru` and `_Lstm`, at the end of this part: each has one step in PyTorch, and all steps and their backward
-# in NumPy, which run where that is faster.
+# Part 2, PyTorch: stand-ins for torch.nn's recurrent layers and cells. What tells one network from another is its step,
+# in `_Elman`, `_Gru` and `_Lstm` at the end of this part. `_run_torch` takes it again and again, on any device; what is
+# faster on a CPU stands apart, in part 4.
 
 
 def _check_options(options):
@@ -795,7 +797,7 @@ class RNN(_Layer):
     to be differentiated twice, traced or transformed, runs in PyTorch, step after step. Source: Elman 1990.
     """
 
-    _network = property(lambda self: _Elman(self.nonlinearity))
+    _network = property(lambda self: _ElmanInNumPy(self.nonlinearity))
 
     def __init__(self, input_size, hidden_size, num_layers=1, nonlinearity="tanh", bias=True, batch_first=False,
                  dropout=0.0, bidirectional=False, device=None, dtype=None):  # fmt: skip
@@ -811,7 +813,7 @@ class GRU(_Layer):
     """
 
     mode = "GRU"
-    _network = property(lambda self: _Gru())
+    _network = property(lambda self: _GruInNumPy())
 
     def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
                  bidirectional=False, device=None, dtype=None):  # fmt: skip
@@ -828,7 +830,7 @@ class LSTM(_Layer):
     """
 
     mode = "LSTM"
-    _network = property(lambda self: _Lstm())
+    _network = property(lambda self: _LstmInNumPy())
 
     def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
                  bidirectional=False, proj_size=0, device=None, dtype=None):  # fmt: skip
@@ -859,85 +861,6 @@ def _run_torch(network, x, state, sizes, weights, reverse=False):
     return torch.cat([hs[t] for t in range(len(sizes))]).unflatten(0, x.shape[:-1]), final
 
 
-def _run_numpy(network, x, state, sizes, weights, reverse=False):
-    """The same in NumPy, for sequences of one length, x (T, B, D)."""
-    W_xh, W_hh, b_xh, b_hh = weights
-    if b_xh is None:
-        b_xh = b_hh = W_hh.new_zeros(len(W_hh))
-    inputs = (x.flip(0) if reverse else x, *state, W_xh, W_hh, b_xh, b_hh)
-    run = _InNumPy.apply if torch.is_grad_enabled() else partial(_InNumPy.forward, None)  # None: keep nothing
-    hs, *final = run(network, *inputs)
-    return hs.flip(0) if reverse else hs, final
-
-
-def _numpy_takes(first, *others):
-    """Whether these are plain tensors on the CPU of one dtype, and PyTorch is not tracing, casting or transforming."""
-    plain, dtype, batched = (torch.Tensor, torch.nn.Parameter), first.dtype, torch._C._functorch.is_legacy_batchedtensor
-    return (
-        dtype in _DTYPES
-        and not torch.compiler.is_compiling()
-        and not torch.jit.is_tracing()
-        and not torch.is_autocast_enabled("cpu")
-        and torch.autograd.forward_ad._current_level < 0
-        and not torch._C._are_functorch_transforms_active()
-        and not torch._C._len_torch_dispatch_stack()
-        and all(
-            t is None or (type(t) in plain and t.is_cpu and t.dtype is dtype and not batched(t))
-            for t in (first, *others)
-        )
-    )
-
-
-def _tensor(a):
-    """Return a contiguous tensor of an array that nobody else will use."""
-    return torch.from_numpy(np.ascontiguousarray(a))
-
-
-class _InNumPy(torch.autograd.Function):
-    """One direction of one layer in NumPy: x (T, B, D) and the initial state to hs (T, B, H), h_T and c_T.
-
-    It keeps the network's equations and not the layer: a graph that held the layer that holds the graph would stay.
-    """
-
-    @staticmethod
-    def forward(ctx, network, *inputs):
-        (x, h0), keep = inputs[:2], ctx is not None
-        hs = x.new_empty((*x.shape[:2], h0.shape[1]))  # PyTorch's own memory: to be resized like that of any tensor
-        with np.errstate(all="ignore"):  # silent on overflow as PyTorch is: one sees it in the result
-            final, kept = network.forward(keep, hs.numpy(), *(t.numpy(force=True) for t in inputs))
-        if keep:
-            ctx.network, ctx.inputs = network, len(inputs)
-            ctx.save_for_backward(*inputs, *map(torch.from_numpy, kept))
-        return (hs, *map(_tensor, final))
-
-    @staticmethod
-    def backward(ctx, *grads):
-        saved = ctx.saved_tensors  # read once: a checkpoint unpacks them once only
-        inputs = saved[: ctx.inputs]
-        if torch.is_grad_enabled() or not _numpy_takes(*grads):  # to be differentiated again, batched, traced
-            with torch.autocast("cpu", enabled=False):  # as the forward ran
-                _, back = torch.func.vjp(lambda *inputs: _InNumPy._in_torch(ctx.network, *inputs), *inputs)
-                return None, *back(grads)
-        arrays = (t.numpy(force=True) for t in (*grads, *saved))
-        with np.errstate(all="ignore"):
-            found = ctx.network.backward(ctx.needs_input_grad[1], *arrays)
-        return None, *(None if a is None else _tensor(a) for a in found)
-
-    @staticmethod
-    def _in_torch(network, x, *others):
-        """Return what the forward does, by the steps written in PyTorch."""
-        state, weights = others[: network.states], others[network.states :]
-        hs, last = _run_torch(network, x, state, [x.shape[1]] * len(x), weights)
-        return (hs, *last)
-
-
-# In NumPy, on a CPU, a small network's time goes into calls and memory more than into arithmetic:
-# results are written into arrays that lie there already, and the weights' gradients are one product after the loop.
-# For the gated networks the batch is the last axis, so that every gate is one piece of memory; v_t = [x_t; 1; h_{t-1}]
-# makes one product of a step's sums, W v = W_xh x + b + W_hh h, and one of all its weights' gradients; and what needs
-# no later step is done for a block of steps at once, no larger than a processor's cache.
-
-
 class _Elman:
     gates, states = 1, 1
 
@@ -948,36 +871,6 @@ class _Elman:
         """Return (h_t,) from the input's part of the sums, (B, H), and (h_{t-1},)."""
         return (_activate(from_x + linear(state[0], W_hh, b_hh), self.nonlinearity, torch),)
 
-    def forward(self, keep, hs, x, h0, W_xh, W_hh, b_xh, b_hh):
-        """Fill in the states hs (T, B, H); return (h_T,), and what the backward needs: all states, h_0 included."""
-        (T, B, D), H = x.shape, len(W_hh)
-        W_xh_T, W_hh_T = W_xh.T.copy(), W_hh.T.copy()  # laid out anew, they are multiplied by faster
-        np.matmul(x.reshape(T * B, D), W_xh_T, out=hs.reshape(T * B, H))
-        hs += b_xh + b_hh
-        h, from_h = h0, np.empty((B, H), x.dtype)
-        activate = np.tanh if self.nonlinearity == "tanh" else lambda a, out: np.maximum(a, 0, out=out)
-        for h_next in hs:  # (B, H), at first the input's part of the sums; results go where the last argument says
-            np.add(h_next, h.dot(W_hh_T, from_h), h_next)
-            h = activate(h_next, h_next)
-        return (h.copy(),), ((np.concatenate([h0[None], hs]),) if keep else ())
-
-    def backward(self, needs_dx, dhs, dh_T, x, h0, W_xh, W_hh, b_xh, b_hh, states):
-        """Return dL/d of x, h0 and the weights, from dhs (T, B, H) and dh_T (B, H)."""
-        (T, B, D), H, before, hs = x.shape, len(W_hh), states[:-1], states[1:]
-        das, dh, W_hh = np.empty_like(hs), dh_T.copy(), np.ascontiguousarray(W_hh)
-        if self.nonlinearity == "tanh":
-            np.subtract(1, np.multiply(hs, hs, out=das), out=das)  # times dL/dh_t it is dL/da_t
-        else:
-            np.greater(hs, 0, out=das)
-        for dh_t, da in _backwards(dhs, das):  # (B, H), (B, H)
-            dh += dh_t
-            np.multiply(da, dh, da)
-            da.dot(W_hh, dh)
-        das, before = das.reshape(T * B, H), before.reshape(T * B, H)
-        dx = (das @ W_xh).reshape(T, B, D) if needs_dx else None
-        db = das.sum(0)
-        return dx, dh, das.T @ x.reshape(T * B, D), das.T @ before, db, db.copy()
-
 
 class _Gru:
     gates, states = 3, 1
@@ -986,49 +879,6 @@ class _Gru:
         """Return (h_t,) from the input's part of the sums, (B, 3H), and (h_{t-1},)."""
         _, z, n, _ = _gru_gates(from_x, linear(state[0], W_hh, b_hh), torch)
         return ((1 - z) * n + z * state[0],)
-
-    def forward(self, keep, hs, x, h0, W_xh, W_hh, b_xh, b_hh):
-        """Fill in the states hs (T, B, H); return (h_T,), and what the backward needs."""
-        (T, B, D), H = x.shape, W_hh.shape[1]
-        v, W = _augmented(x, h0, W_xh, b_xh + b_hh, W_hh)
-        W_rz = W[: 2 * H]
-        W_xn = np.concatenate([W_xh, b_xh[:, None]], 1)[2 * H :]  # times [x; 1]
-        W_hn = np.concatenate([b_hh[:, None], W_hh], 1)[2 * H :]  # times [1; h]
-        gates = _per_step(T, (4 * H, B), x, keep)  # n, r, z and W_hn h + b_hn
-        steps = zip(v, v[:, : D + 1], v[:, D:], v[1:, D + 1 :], gates, strict=False)
-        for v_t, x_1, one_h, h_next, a in steps:  # (K, B), (D + 1, B), (1 + H, B), (H, B), (4H, B)
-            n, rz, h_n = a[:H], a[H : 3 * H], a[3 * H :]
-            torch.from_numpy(W_rz.dot(v_t, out=rz)).sigmoid_()  # in place, and faster than by NumPy's tanh
-            W_hn.dot(one_h, out=h_n)
-            W_xn.dot(x_1, out=n)
-            n += rz[:H] * h_n
-            np.tanh(n, out=n)
-            np.add(n, rz[H:] * (one_h[1:] - n), out=h_next)  # (1 − z) ⊙ n + z ⊙ h
-        hs[...] = v[1:, D + 1 :].swapaxes(1, 2)
-        return (hs[-1].copy(),), (v, gates)
-
-    def backward(self, needs_dx, dhs, dh_T, x, h0, W_xh, W_hh, b_xh, b_hh, v, gates):
-        """Return dL/d of x, h0 and the weights, from dhs (T, B, H) and dh_T (B, H)."""
-        (_, B, D), H = x.shape, W_hh.shape[1]
-        W_hh_T, dW, dx = W_hh.T.copy(), np.zeros((4 * H, v.shape[1]), x.dtype), np.empty_like(x) if needs_dx else None
-        W_nrz, dh = np.roll(W_xh, H, 0), dh_T.T.copy()
-        for steps in _blocks(gates):
-            n, r, z, h_n = np.split(gates[steps], 4, axis=1)  # each (t, H, B)
-            das = np.empty_like(gates[steps])
-            da_n, da_r, da_z, da_h_n = np.split(das, 4, axis=1)  # at first what dL/dh_t is to be multiplied by
-            da_n[...] = (1 - z) * (1 - n * n)
-            da_h_n[...] = da_n * r
-            da_r[...] = da_h_n * h_n * (1 - r)
-            da_z[...] = (v[steps, D + 1 :] - n) * z * (1 - z)
-            for dh_t, z_t, da in _backwards(_columns(dhs[steps]), z, das):
-                dh += dh_t
-                by_gate = da.reshape(4, H, B)
-                by_gate *= dh
-                dh *= z_t
-                dh += W_hh_T.dot(da[H:])
-            _add_gradients(dW, dx, das, das[:, : 3 * H], v, W_nrz, steps)
-        dW_xh, dW_hh = np.roll(dW[: 3 * H], -H, 0), dW[H:]
-        return dx, dh.T, dW_xh[:, :D], dW_hh[:, D + 1 :], dW_xh[:, D], dW_hh[:, D]
 
 
 class _Lstm:
@@ -1040,91 +890,6 @@ class _Lstm:
         c = f * state[1] + i * g
         h = o * torch.tanh(c)
         return (h if W_hr is None else linear(h, W_hr)), c
-
-    def forward(self, keep, hs, x, h0, c0, W_xh, W_hh, b_xh, b_hh):
-        """Fill in the states hs (T, B, H); return (h_T, c_T), each (B, H), and what the backward needs."""
-        (T, B, D), H = x.shape, W_hh.shape[1]
-        v, W = _augmented(x, h0, W_xh, b_xh + b_hh, W_hh)
-        scale = np.repeat(np.array([0.5, 0.5, 1, 0.5], x.dtype), H)[:, None]  # σ(a) = ½ tanh(a/2) + ½, of i, f and o
-        W, scale = W * scale, scale.repeat(B, 1)  # (4H, K), (4H, B): faster than to broadcast
-        shift = 1 - scale
-        gates, cs = _per_step(T, (4 * H, B), x, keep), _per_step(T + 1, (H, B), x, keep)
-        tanh_cs = _per_step(T, (H, B), x, keep)
-        cs[0][...] = c0.T
-        steps = zip(v, v[1:, D + 1 :], gates, cs, cs[1:], tanh_cs, strict=False)
-        for v_t, h_next, a, c, c_next, tanh_c in steps:  # (K, B), (H, B), (4H, B), (H, B) ...
-            np.tanh(W.dot(v_t, out=a), out=a)
-            np.add(np.multiply(a, scale, out=a), shift, out=a)
-            i, f, g, o = a.reshape(4, H, B)
-            np.add(f * c, i * g, out=c_next)
-            np.tanh(c_next, out=tanh_c)
-            np.multiply(o, tanh_c, out=h_next)
-        hs[...] = v[1:, D + 1 :].swapaxes(1, 2)
-        return (hs[-1].copy(), cs[-1].T.copy()), (v, gates, cs, tanh_cs)
-
-    def backward(self, needs_dx, dhs, dh_T, dc_T, x, h0, c0, W_xh, W_hh, b_xh, b_hh, v, gates, cs, tanh_cs):
-        """Return dL/d of x, h0, c0 and the weights, from dhs (T, B, H), dh_T (B, H) and dc_T (B, H)."""
-        (_, B, D), H = x.shape, W_hh.shape[1]
-        W_hh_T, dW, dx = W_hh.T.copy(), np.zeros((4 * H, v.shape[1]), x.dtype), np.empty_like(x) if needs_dx else None
-        dh, dc = dh_T.T.copy(), dc_T.T.copy()
-        for steps in _blocks(gates):
-            i, f, g, o = np.split(gates[steps], 4, axis=1)  # each (t, H, B)
-            das = np.empty_like(gates[steps])
-            da_i, da_f, da_g, da_o = np.split(das, 4, axis=1)  # at first what dL/dc_t, for o dL/dh_t, is multiplied by
-            da_i[...] = g * i * (1 - i)
-            da_f[...] = cs[steps] * f * (1 - f)
-            da_g[...] = i * (1 - g * g)
-            da_o[...] = tanh_cs[steps] * o * (1 - o)
-            through_c = o * (1 - tanh_cs[steps] ** 2)  # ∂h_t/∂c_t
-            for dh_t, dc_by_dh, f_t, da in _backwards(_columns(dhs[steps]), through_c, f, das):
-                dh += dh_t
-                dc += dh * dc_by_dh
-                by_gate = da.reshape(4, H, B)
-                by_gate[:3] *= dc
-                by_gate[3] *= dh
-                W_hh_T.dot(da, out=dh)
-                dc *= f_t
-            _add_gradients(dW, dx, das, das, v, W_xh, steps)
-        db = dW[:, D]
-        return dx, dh.T, dc.T, dW[:, :D], dW[:, D + 1 :], db, db.copy()
-
-
-def _augmented(x, h0, W_xh, b, W_hh):
-    """Return v (T + 1, K, B) with v_t = [x_t; 1; h_{t-1}], so far only h_0, and W = [W_xh b W_hh], (…, K)."""
-    T, B, D = x.shape
-    W = np.concatenate([W_xh, b[:, None], W_hh], 1)
-    v = np.empty((T + 1, W.shape[1], B), x.dtype)
-    v[:-1, :D], v[:, D], v[0, D + 1 :] = x.swapaxes(1, 2), 1, h0.T
-    return v, W
-
-
-def _per_step(T, shape, x, keep):
-    """Return an array for each step, or T times the same one if nobody will look back."""
-    return np.empty((T, *shape), x.dtype) if keep else [np.empty(shape, x.dtype)] * T
-
-
-def _blocks(a):
-    """Return slices of steps, the last first, each about half a megabyte of a (T, K, B)."""
-    length = max(1, 500_000 // max(1, a[0].nbytes))
-    return [slice(max(0, stop - length), stop) for stop in range(len(a), 0, -length)]
-
-
-def _backwards(*arrays):
-    """Return the arrays' steps, the last first."""
-    return zip(*(a[::-1] for a in arrays), strict=True)
-
-
-def _columns(a):
-    """Return (t, B, H) with the batch last, (t, H, B), in that order in memory."""
-    return np.ascontiguousarray(a.swapaxes(1, 2))
-
-
-def _add_gradients(dW, dx, das, das_x, v, W_xh, steps):
-    """Add the steps' part of da vᵀ, summed over steps and batch, to dW, and fill in their part of dx, if wanted."""
-    rows, columns = np.concatenate(das, 1), np.concatenate(v[steps], 1)  # (…, t B), (K, t B)
-    dW += rows @ columns.T
-    if dx is not None:
-        np.matmul(das_x.swapaxes(1, 2), W_xh, out=dx[steps])
 
 
 # ======================================================================================================================
@@ -1267,3 +1032,250 @@ def _set_gate_bias_(name, module, value, gates, kind):
             weights[key][H : 2 * H] = value
             weights[key.replace("_ih", "_hh")][H : 2 * H] = 0
     return module
+
+
+# ======================================================================================================================
+# Part 4, all steps of a layer at once, in NumPy: the same numbers as `_run_torch` gives, in less time on a CPU, and a
+# backward written by hand. It adds nothing to what a network is: a first reading may end here.
+#
+# On a CPU, a small network's time goes into calls and memory more than into arithmetic: results are written into arrays
+# that lie there already, and the weights' gradients are one product after the loop. For the gated networks the batch is
+# the last axis, so that every gate is one piece of memory; v_t = [x_t; 1; h_{t-1}] makes one product of a step's sums,
+# W v = W_xh x + b + W_hh h, and one of all its weights' gradients; and what needs no later step is done for a block of
+# steps at once, no larger than a processor's cache.
+
+
+def _numpy_takes(first, *others):
+    """Whether these are plain tensors on the CPU of one dtype, and PyTorch is not tracing, casting or transforming."""
+    plain, dtype, batched = (torch.Tensor, torch.nn.Parameter), first.dtype, torch._C._functorch.is_legacy_batchedtensor
+    return (
+        dtype in _DTYPES
+        and not torch.compiler.is_compiling()
+        and not torch.jit.is_tracing()
+        and not torch.is_autocast_enabled("cpu")
+        and torch.autograd.forward_ad._current_level < 0
+        and not torch._C._are_functorch_transforms_active()
+        and not torch._C._len_torch_dispatch_stack()
+        and all(
+            t is None or (type(t) in plain and t.is_cpu and t.dtype is dtype and not batched(t))
+            for t in (first, *others)
+        )
+    )
+
+
+def _run_numpy(network, x, state, sizes, weights, reverse=False):
+    """Return what `_run_torch` does, for sequences of one length, x (T, B, D)."""
+    W_xh, W_hh, b_xh, b_hh = weights
+    if b_xh is None:
+        b_xh = b_hh = W_hh.new_zeros(len(W_hh))
+    inputs = (x.flip(0) if reverse else x, *state, W_xh, W_hh, b_xh, b_hh)
+    run = _InNumPy.apply if torch.is_grad_enabled() else partial(_InNumPy.forward, None)  # None: keep nothing
+    hs, *final = run(network, *inputs)
+    return hs.flip(0) if reverse else hs, final
+
+
+class _InNumPy(torch.autograd.Function):
+    """One direction of one layer in NumPy: x (T, B, D) and the initial state to hs (T, B, H), h_T and c_T.
+
+    It keeps the network's equations and not the layer: a graph that held the layer that holds the graph would stay.
+    """
+
+    @staticmethod
+    def forward(ctx, network, *inputs):
+        (x, h0), keep = inputs[:2], ctx is not None
+        hs = x.new_empty((*x.shape[:2], h0.shape[1]))  # PyTorch's own memory: to be resized like that of any tensor
+        with np.errstate(all="ignore"):  # silent on overflow as PyTorch is: one sees it in the result
+            final, kept = network.forward(keep, hs.numpy(), *(t.numpy(force=True) for t in inputs))
+        if keep:
+            ctx.network, ctx.inputs = network, len(inputs)
+            ctx.save_for_backward(*inputs, *map(torch.from_numpy, kept))
+        return (hs, *map(_tensor, final))
+
+    @staticmethod
+    def backward(ctx, *grads):
+        saved = ctx.saved_tensors  # read once: a checkpoint unpacks them once only
+        inputs = saved[: ctx.inputs]
+        if torch.is_grad_enabled() or not _numpy_takes(*grads):  # to be differentiated again, batched, traced
+            with torch.autocast("cpu", enabled=False):  # as the forward ran
+                _, back = torch.func.vjp(lambda *inputs: _InNumPy._in_torch(ctx.network, *inputs), *inputs)
+                return None, *back(grads)
+        arrays = (t.numpy(force=True) for t in (*grads, *saved))
+        with np.errstate(all="ignore"):
+            found = ctx.network.backward(ctx.needs_input_grad[1], *arrays)
+        return None, *(None if a is None else _tensor(a) for a in found)
+
+    @staticmethod
+    def _in_torch(network, x, *others):
+        """Return what the forward does, by the steps written in PyTorch."""
+        state, weights = others[: network.states], others[network.states :]
+        hs, last = _run_torch(network, x, state, [x.shape[1]] * len(x), weights)
+        return (hs, *last)
+
+
+def _tensor(a):
+    """Return a contiguous tensor of an array that nobody else will use."""
+    return torch.from_numpy(np.ascontiguousarray(a))
+
+
+class _ElmanInNumPy(_Elman):
+    def forward(self, keep, hs, x, h0, W_xh, W_hh, b_xh, b_hh):
+        """Fill in the states hs (T, B, H); return (h_T,), and what the backward needs: all states, h_0 included."""
+        (T, B, D), H = x.shape, len(W_hh)
+        W_xh_T, W_hh_T = W_xh.T.copy(), W_hh.T.copy()  # laid out anew, they are multiplied by faster
+        np.matmul(x.reshape(T * B, D), W_xh_T, out=hs.reshape(T * B, H))
+        hs += b_xh + b_hh
+        h, from_h = h0, np.empty((B, H), x.dtype)
+        activate = np.tanh if self.nonlinearity == "tanh" else lambda a, out: np.maximum(a, 0, out=out)
+        for h_next in hs:  # (B, H), at first the input's part of the sums; results go where the last argument says
+            np.add(h_next, h.dot(W_hh_T, from_h), h_next)
+            h = activate(h_next, h_next)
+        return (h.copy(),), ((np.concatenate([h0[None], hs]),) if keep else ())
+
+    def backward(self, needs_dx, dhs, dh_T, x, h0, W_xh, W_hh, b_xh, b_hh, states):
+        """Return dL/d of x, h0 and the weights, from dhs (T, B, H) and dh_T (B, H)."""
+        (T, B, D), H, before, hs = x.shape, len(W_hh), states[:-1], states[1:]
+        das, dh, W_hh = np.empty_like(hs), dh_T.copy(), np.ascontiguousarray(W_hh)
+        if self.nonlinearity == "tanh":
+            np.subtract(1, np.multiply(hs, hs, out=das), out=das)  # times dL/dh_t it is dL/da_t
+        else:
+            np.greater(hs, 0, out=das)
+        for dh_t, da in _backwards(dhs, das):  # (B, H), (B, H)
+            dh += dh_t
+            np.multiply(da, dh, da)
+            da.dot(W_hh, dh)
+        das, before = das.reshape(T * B, H), before.reshape(T * B, H)
+        dx = (das @ W_xh).reshape(T, B, D) if needs_dx else None
+        db = das.sum(0)
+        return dx, dh, das.T @ x.reshape(T * B, D), das.T @ before, db, db.copy()
+
+
+class _GruInNumPy(_Gru):
+    def forward(self, keep, hs, x, h0, W_xh, W_hh, b_xh, b_hh):
+        """Fill in the states hs (T, B, H); return (h_T,), and what the backward needs."""
+        (T, B, D), H = x.shape, W_hh.shape[1]
+        v, W = _augmented(x, h0, W_xh, b_xh + b_hh, W_hh)
+        W_rz = W[: 2 * H]
+        W_xn = np.concatenate([W_xh, b_xh[:, None]], 1)[2 * H :]  # times [x; 1]
+        W_hn = np.concatenate([b_hh[:, None], W_hh], 1)[2 * H :]  # times [1; h]
+        gates = _per_step(T, (4 * H, B), x, keep)  # n, r, z and W_hn h + b_hn
+        steps = zip(v, v[:, : D + 1], v[:, D:], v[1:, D + 1 :], gates, strict=False)
+        for v_t, x_1, one_h, h_next, a in steps:  # (K, B), (D + 1, B), (1 + H, B), (H, B), (4H, B)
+            n, rz, h_n = a[:H], a[H : 3 * H], a[3 * H :]
+            torch.from_numpy(W_rz.dot(v_t, out=rz)).sigmoid_()  # in place, and faster than by NumPy's tanh
+            W_hn.dot(one_h, out=h_n)
+            W_xn.dot(x_1, out=n)
+            n += rz[:H] * h_n
+            np.tanh(n, out=n)
+            np.add(n, rz[H:] * (one_h[1:] - n), out=h_next)  # (1 − z) ⊙ n + z ⊙ h
+        hs[...] = v[1:, D + 1 :].swapaxes(1, 2)
+        return (hs[-1].copy(),), (v, gates)
+
+    def backward(self, needs_dx, dhs, dh_T, x, h0, W_xh, W_hh, b_xh, b_hh, v, gates):
+        """Return dL/d of x, h0 and the weights, from dhs (T, B, H) and dh_T (B, H)."""
+        (_, B, D), H = x.shape, W_hh.shape[1]
+        W_hh_T, dW, dx = W_hh.T.copy(), np.zeros((4 * H, v.shape[1]), x.dtype), np.empty_like(x) if needs_dx else None
+        W_nrz, dh = np.roll(W_xh, H, 0), dh_T.T.copy()
+        for steps in _blocks(gates):
+            n, r, z, h_n = np.split(gates[steps], 4, axis=1)  # each (t, H, B)
+            das = np.empty_like(gates[steps])
+            da_n, da_r, da_z, da_h_n = np.split(das, 4, axis=1)  # at first what dL/dh_t is to be multiplied by
+            da_n[...] = (1 - z) * (1 - n * n)
+            da_h_n[...] = da_n * r
+            da_r[...] = da_h_n * h_n * (1 - r)
+            da_z[...] = (v[steps, D + 1 :] - n) * z * (1 - z)
+            for dh_t, z_t, da in _backwards(_columns(dhs[steps]), z, das):
+                dh += dh_t
+                by_gate = da.reshape(4, H, B)
+                by_gate *= dh
+                dh *= z_t
+                dh += W_hh_T.dot(da[H:])
+            _add_gradients(dW, dx, das, das[:, : 3 * H], v, W_nrz, steps)
+        dW_xh, dW_hh = np.roll(dW[: 3 * H], -H, 0), dW[H:]
+        return dx, dh.T, dW_xh[:, :D], dW_hh[:, D + 1 :], dW_xh[:, D], dW_hh[:, D]
+
+
+class _LstmInNumPy(_Lstm):
+    def forward(self, keep, hs, x, h0, c0, W_xh, W_hh, b_xh, b_hh):
+        """Fill in the states hs (T, B, H); return (h_T, c_T), each (B, H), and what the backward needs."""
+        (T, B, D), H = x.shape, W_hh.shape[1]
+        v, W = _augmented(x, h0, W_xh, b_xh + b_hh, W_hh)
+        scale = np.repeat(np.array([0.5, 0.5, 1, 0.5], x.dtype), H)[:, None]  # σ(a) = ½ tanh(a/2) + ½, of i, f and o
+        W, scale = W * scale, scale.repeat(B, 1)  # (4H, K), (4H, B): faster than to broadcast
+        shift = 1 - scale
+        gates, cs = _per_step(T, (4 * H, B), x, keep), _per_step(T + 1, (H, B), x, keep)
+        tanh_cs = _per_step(T, (H, B), x, keep)
+        cs[0][...] = c0.T
+        steps = zip(v, v[1:, D + 1 :], gates, cs, cs[1:], tanh_cs, strict=False)
+        for v_t, h_next, a, c, c_next, tanh_c in steps:  # (K, B), (H, B), (4H, B), (H, B) ...
+            np.tanh(W.dot(v_t, out=a), out=a)
+            np.add(np.multiply(a, scale, out=a), shift, out=a)
+            i, f, g, o = a.reshape(4, H, B)
+            np.add(f * c, i * g, out=c_next)
+            np.tanh(c_next, out=tanh_c)
+            np.multiply(o, tanh_c, out=h_next)
+        hs[...] = v[1:, D + 1 :].swapaxes(1, 2)
+        return (hs[-1].copy(), cs[-1].T.copy()), (v, gates, cs, tanh_cs)
+
+    def backward(self, needs_dx, dhs, dh_T, dc_T, x, h0, c0, W_xh, W_hh, b_xh, b_hh, v, gates, cs, tanh_cs):
+        """Return dL/d of x, h0, c0 and the weights, from dhs (T, B, H), dh_T (B, H) and dc_T (B, H)."""
+        (_, B, D), H = x.shape, W_hh.shape[1]
+        W_hh_T, dW, dx = W_hh.T.copy(), np.zeros((4 * H, v.shape[1]), x.dtype), np.empty_like(x) if needs_dx else None
+        dh, dc = dh_T.T.copy(), dc_T.T.copy()
+        for steps in _blocks(gates):
+            i, f, g, o = np.split(gates[steps], 4, axis=1)  # each (t, H, B)
+            das = np.empty_like(gates[steps])
+            da_i, da_f, da_g, da_o = np.split(das, 4, axis=1)  # at first what dL/dc_t, for o dL/dh_t, is multiplied by
+            da_i[...] = g * i * (1 - i)
+            da_f[...] = cs[steps] * f * (1 - f)
+            da_g[...] = i * (1 - g * g)
+            da_o[...] = tanh_cs[steps] * o * (1 - o)
+            through_c = o * (1 - tanh_cs[steps] ** 2)  # ∂h_t/∂c_t
+            for dh_t, dc_by_dh, f_t, da in _backwards(_columns(dhs[steps]), through_c, f, das):
+                dh += dh_t
+                dc += dh * dc_by_dh
+                by_gate = da.reshape(4, H, B)
+                by_gate[:3] *= dc
+                by_gate[3] *= dh
+                W_hh_T.dot(da, out=dh)
+                dc *= f_t
+            _add_gradients(dW, dx, das, das, v, W_xh, steps)
+        db = dW[:, D]
+        return dx, dh.T, dc.T, dW[:, :D], dW[:, D + 1 :], db, db.copy()
+
+
+def _augmented(x, h0, W_xh, b, W_hh):
+    """Return v (T + 1, K, B) with v_t = [x_t; 1; h_{t-1}], so far only h_0, and W = [W_xh b W_hh], (…, K)."""
+    T, B, D = x.shape
+    W = np.concatenate([W_xh, b[:, None], W_hh], 1)
+    v = np.empty((T + 1, W.shape[1], B), x.dtype)
+    v[:-1, :D], v[:, D], v[0, D + 1 :] = x.swapaxes(1, 2), 1, h0.T
+    return v, W
+
+
+def _per_step(T, shape, x, keep):
+    """Return an array for each step, or T times the same one if nobody will look back."""
+    return np.empty((T, *shape), x.dtype) if keep else [np.empty(shape, x.dtype)] * T
+
+
+def _blocks(a):
+    """Return slices of steps, the last first, each about half a megabyte of a (T, K, B)."""
+    length = max(1, 500_000 // max(1, a[0].nbytes))
+    return [slice(max(0, stop - length), stop) for stop in range(len(a), 0, -length)]
+
+
+def _backwards(*arrays):
+    """Return the arrays' steps, the last first."""
+    return zip(*(a[::-1] for a in arrays), strict=True)
+
+
+def _columns(a):
+    """Return (t, B, H) with the batch last, (t, H, B), in that order in memory."""
+    return np.ascontiguousarray(a.swapaxes(1, 2))
+
+
+def _add_gradients(dW, dx, das, das_x, v, W_xh, steps):
+    """Add the steps' part of da vᵀ, summed over steps and batch, to dW, and fill in their part of dx, if wanted."""
+    rows, columns = np.concatenate(das, 1), np.concatenate(v[steps], 1)  # (…, t B), (K, t B)
+    dW += rows @ columns.T
+    if dx is not None:
+        np.matmul(das_x.swapaxes(1, 2), W_xh, out=dx[steps])

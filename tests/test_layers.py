@@ -659,6 +659,9 @@ def test_a_cells_wrong_arguments_are_named(kind, options):
         wrong = change(right) if ours._network.states == 1 else (change(right[0]), right[1])
         with pytest.raises(error, match=f"{name} (is|has) .*; expected"):
             ours(x, wrong)
+    square = torch.zeros(H, H, dtype=torch.float64)
+    with pytest.raises(ValueError, match=rf"{name} has 2 axes, shape \({H}, {H}\); expected 1, \(H,\)"):
+        ours(x[0], square if ours._network.states == 1 else (square, square))
 
 
 sizes = st.lists(st.sampled_from([0, 1, 2, 3, D, H]), min_size=0, max_size=4)
@@ -676,8 +679,10 @@ states = st.one_of(st.none(), tensors, st.tuples(tensors, tensors), st.just([]),
 def test_any_call_gives_torchs_answer_or_a_named_error(which, input, hx, transposed):
     kind, options = which
     ours, theirs = pair(kind, **options, **({} if "Cell" in kind else {"batch_first": transposed}))
+    # for a single input torch's cells take a square matrix as the state: RNNCell broadcasts it, LSTMCell may crash
+    matrix = any(isinstance(s, torch.Tensor) and s.ndim == 2 for s in (hx if isinstance(hx, tuple) else [hx]))
     try:
-        expected = flat(theirs(input, hx))
+        expected = None if "Cell" in kind and input.ndim == 1 and matrix else flat(theirs(input, hx))
     except Exception:
         expected = None
     try:
