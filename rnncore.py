@@ -118,8 +118,10 @@ def _letters(axes):
 
 def _shape(axes):
     """Return axes as an error message shows them: (B, T, D)."""
-    letters = axes.removesuffix(" or None").split()
-    return "of any shape" if axes == "any" else f"({', '.join(letters)}{',' * (len(letters) == 1)})"
+    if axes == "any":
+        return "of any shape"
+    shown = [f"{gates}{letter}" if gates > 1 else letter for gates, letter in _letters(axes)]
+    return f"({', '.join(shown)}{',' * (len(shown) == 1)})"
 
 
 def _short(value):
