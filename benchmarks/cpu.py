@@ -1,14 +1,16 @@
 """Times rnncore's layers against torch.nn's on this machine's CPU: `make bench`.
 
-For each network, dtype, shape and number of threads: first both must give the same numbers, then both are run in turn,
-forward alone and forward with backward, and the medians and their ratio are kept. A ratio below 1 means that rnncore is
-faster. Writes cpu.json (all figures), cpu.md (a table) and cpu.svg (a drawing) beside this file, for the book.
+For each network, dtype, shape and number of threads: first both must give the same numbers, then both are run in random
+order, forward alone and forward with backward, and the medians and their ratio are kept. A ratio below 1 means that
+rnncore is faster. Writes cpu.json (all figures), cpu.md (a table) and cpu.svg (a drawing) beside this file, for the
+book.
 """
 
 import argparse
 import json
 import os
 import platform
+import random
 import statistics
 import subprocess
 import sys
@@ -116,11 +118,11 @@ def agree(ours, theirs, x, dhs):
 
 
 def medians(run, arguments, seconds):
-    """Return the median time of run(*a) for each a of arguments, in seconds; they are run in turn."""
-    times = [[] for _ in arguments]
+    """Return the median time of run(*a) for each a of arguments, in seconds; each round runs all, in random order."""
+    times, order = [[] for _ in arguments], random.Random(0)  # what runs first leaves a processor's cache to the next
     end = time.perf_counter() + seconds
     while len(times[0]) < 10 or time.perf_counter() < end:
-        for some, taken in zip(arguments, times, strict=True):
+        for some, taken in order.sample(list(zip(arguments, times, strict=True)), len(times)):
             start = time.perf_counter()
             run(*some)
             taken.append(time.perf_counter() - start)
