@@ -183,9 +183,21 @@ def _sigmoid(a, xp):
 
 # ======================================================================================================================
 # The plain (Elman) recurrent network: Elman 1990; as in torch.nn.RNN, with one bias where PyTorch has two.
-#
-#     a_t = W_xh x_t + W_hh h_{t-1} + b_h          pre-activation
-#     h_t = f(a_t)                                 f = tanh or ReLU
+
+
+@_takes(x="B D", h="B H", W_hh="H H", W_xh="H D", b_h="H")
+def rnn_step(x, h, W_xh, W_hh, b_h, nonlinearity="tanh"):
+    """Return the next state h_t, shape (B, H)::
+
+        a_t = W_xh x_t + W_hh h_{t-1} + b_h      pre-activation
+        h_t = f(a_t)                             f = tanh or ReLU
+
+    x (B, D) is the input of this step and h (B, H) the state before it; W_xh (H, D), W_hh (H, H), b_h (H,).
+    nonlinearity is "tanh" or "relu". Source: Elman 1990.
+    """
+    _check_nonlinearity(nonlinearity)
+    a = x @ W_xh.T + h @ W_hh.T + b_h  # (B, H)
+    return _activate(a, nonlinearity, array_namespace(a))
 
 
 def _activate(a, nonlinearity, xp):
@@ -198,25 +210,18 @@ def _slope(h, nonlinearity, xp):
     return 1 - h * h if nonlinearity == "tanh" else xp.astype(h > 0, h.dtype)
 
 
-@_takes(x="B D", h="B H", W_hh="H H", W_xh="H D", b_h="H")
-def rnn_step(x, h, W_xh, W_hh, b_h, nonlinearity="tanh"):
-    """Return the next state h_t = f(W_xh x_t + W_hh h_{t-1} + b_h), shape (B, H).
-
-    x (B, D) is the input of this step and h (B, H) the state before it; W_xh (H, D), W_hh (H, H), b_h (H,).
-    nonlinearity is "tanh" or "relu". Source: Elman 1990.
-    """
-    _check_nonlinearity(nonlinearity)
-    a = x @ W_xh.T + h @ W_hh.T + b_h  # (B, H)
-    return _activate(a, nonlinearity, array_namespace(a))
-
-
 @_takes(x="B D", h="B H", W_hh="H H", W_xh="H D", h_next="B H", dh="B H")
 def rnn_step_backward(dh, x, h, h_next, W_xh, W_hh, nonlinearity="tanh"):
     """Return the gradients of a loss L for what `rnn_step` took: {"x", "h", "W_xh", "W_hh", "b_h"}.
 
-    dh (B, H) is dL/dh_t and h_next (B, H) the state that the step returned; the rest is what the step got.
-    With da = dh ⊙ f'(a), each row of the batch gives  dL/dx = W_xhᵀ da,  dL/dh_{t-1} = W_hhᵀ da,  and adds
-    da xᵀ, da h_{t-1}ᵀ and da  to the gradients of W_xh, W_hh and b_h.
+    dh (B, H) is dL/dh_t and h_next (B, H) the state that the step returned; the rest is what the step got. By the chain
+    rule (Werbos 1990), each row of the batch gives::
+
+        da          = dh ⊙ f'(a_t)
+        dL/dx_t     = W_xhᵀ da
+        dL/dh_{t-1} = W_hhᵀ da
+
+    and adds da x_tᵀ, da h_{t-1}ᵀ and da to the gradients of W_xh, W_hh and b_h.
     """
     _check_nonlinearity(nonlinearity)
     da = dh * _slope(h_next, nonlinearity, array_namespace(h_next))  # (B, H)
@@ -233,8 +238,8 @@ def rnn_step_backward(dh, x, h, h_next, W_xh, W_hh, nonlinearity="tanh"):
 def rnn_forward(x, h0, W_xh, W_hh, b_h, nonlinearity="tanh"):
     """Return the states hs (B, T, H): `rnn_step` applied at t = 1 ... T, each state fed to the next step.
 
-    x (B, T, D); h0 (B, H), or None for zeros; W_xh (H, D), W_hh (H, H), b_h (H,). hs[:, -1] is h_T.
-    The inputs' part of every step is one matrix product before the loop, because it needs no state.
+    x (B, T, D); h0 (B, H), or None for zeros; W_xh (H, D), W_hh (H, H), b_h (H,). hs[:, -1] is h_T. The inputs' part of
+    every step, W_xh x_t + b_h, is one matrix product before the loop, because it needs no state. Source: Elman 1990.
     """
     _check_nonlinearity(nonlinearity)
     xp = array_namespace(x)
@@ -254,9 +259,10 @@ def rnn_backward(dhs, x, h0, hs, W_xh, W_hh, nonlinearity="tanh"):
     dhs (B, T, H) is the gradient that reaches each state from outside the recurrence (the loss at that step; zeros
     where there is none); hs (B, T, H) is what `rnn_forward` returned; h0 may be None, as there. Backpropagation
     through time (Werbos 1990): walking back from t = T, a state's gradient is the outside part plus what step t + 1
-    sends back,
+    sends back::
 
-        dL/dh_t = dhs_t + W_hhᵀ da_{t+1},      da_t = dL/dh_t ⊙ f'(a_t),
+        dL/dh_t = dhs_t + W_hhᵀ da_{t+1}         da_{T+1} = 0
+        da_t    = dL/dh_t ⊙ f'(a_t)
 
     and the weights, used at every step, collect a sum over the steps and the batch.
     """
@@ -312,34 +318,16 @@ def jacobian_product(hs, W_hh, start, stop):
 # ======================================================================================================================
 # The gated recurrent unit: Cho et al. 2014, with the reset gate after the product, as in torch.nn.GRU. The gates
 # r, z, n are stacked in this order along the first axis of W_xh (3H, D), W_hh (3H, H), b_xh (3H,), b_hh (3H,).
-#
-#     r_t = σ(W_xr x_t + b_xr + W_hr h_{t-1} + b_hr)               reset gate
-#     z_t = σ(W_xz x_t + b_xz + W_hz h_{t-1} + b_hz)               update gate
-#     n_t = tanh(W_xn x_t + b_xn + r_t ⊙ (W_hn h_{t-1} + b_hn))    candidate
-#     h_t = (1 − z_t) ⊙ n_t + z_t ⊙ h_{t-1}
-
-
-def _gru_gates(from_x, from_h, xp):
-    """Return r, z, n and the candidate's recurrent part W_hn h + b_hn, from the two parts of the sums, (..., 3H)."""
-    x_r, x_z, x_n = _split(from_x, 3)
-    h_r, h_z, h_n = _split(from_h, 3)
-    r = _sigmoid(x_r + h_r, xp)
-    z = _sigmoid(x_z + h_z, xp)
-    n = xp.tanh(x_n + r * h_n)
-    return r, z, n, h_n
-
-
-def _gru_gate_gradients(dh, h, r, z, n, h_n, xp):
-    """Return dL/d(W_xh x + b_xh) and dL/d(W_hh h + b_hh), each (B, 3H), from dh = dL/dh_t."""
-    da_n = dh * (1 - z) * (1 - n * n)
-    da_r = da_n * h_n * r * (1 - r)
-    da_z = dh * (h - n) * z * (1 - z)
-    return xp.concat([da_r, da_z, da_n], axis=1), xp.concat([da_r, da_z, da_n * r], axis=1)
 
 
 @_takes(x="B D", h="B H", W_hh="3H H", W_xh="3H D", b_xh="3H", b_hh="3H")
 def gru_step(x, h, W_xh, W_hh, b_xh, b_hh):
-    """Return the next state h_t = (1 − z_t) ⊙ n_t + z_t ⊙ h_{t-1}, shape (B, H).
+    """Return the next state h_t, shape (B, H)::
+
+        r_t = σ(W_xr x_t + b_xr + W_hr h_{t-1} + b_hr)               reset gate
+        z_t = σ(W_xz x_t + b_xz + W_hz h_{t-1} + b_hz)               update gate
+        n_t = tanh(W_xn x_t + b_xn + r_t ⊙ (W_hn h_{t-1} + b_hn))    candidate
+        h_t = (1 − z_t) ⊙ n_t + z_t ⊙ h_{t-1}
 
     x (B, D), h (B, H); W_xh (3H, D), W_hh (3H, H), b_xh (3H,), b_hh (3H,), stacked r, z, n. A GRU has two biases
     because the candidate's recurrent one, b_hn, stands inside r ⊙ (·). Source: Cho et al. 2014 and torch.nn.GRU.
@@ -348,23 +336,56 @@ def gru_step(x, h, W_xh, W_hh, b_xh, b_hh):
     return (1 - z) * n + z * h
 
 
+def _gru_gates(from_x, from_h, xp):
+    """Return r, z, n and the candidate's recurrent part h_n = W_hn h + b_hn, from the two parts of the sums (..., 3H).
+
+    from_x is W_xh x + b_xh and from_h is W_hh h + b_hh, both for the three gates at once.
+    """
+    x_r, x_z, x_n = _split(from_x, 3)
+    h_r, h_z, h_n = _split(from_h, 3)
+    r = _sigmoid(x_r + h_r, xp)
+    z = _sigmoid(x_z + h_z, xp)
+    n = xp.tanh(x_n + r * h_n)
+    return r, z, n, h_n
+
+
 @_takes(x="B D", h="B H", W_hh="3H H", W_xh="3H D", b_xh="3H", b_hh="3H", dh="B H")
 def gru_step_backward(dh, x, h, W_xh, W_hh, b_xh, b_hh):
     """Return the gradients of a loss L for what `gru_step` took: {"x", "h", "W_xh", "W_hh", "b_xh", "b_hh"}.
 
-    dh (B, H) is dL/dh_t; the rest is what the step got. The gates are computed again.
+    dh (B, H) is dL/dh_t; the rest is what the step got. The gates are computed again. With a_r, a_z and a_n for what
+    σ, σ and tanh are taken of in `gru_step`, and h_n = W_hn h_{t-1} + b_hn, each row of the batch gives::
+
+        da_n        = dh ⊙ (1 − z_t) ⊙ (1 − n_t²)
+        da_r        = da_n ⊙ h_n ⊙ r_t ⊙ (1 − r_t)
+        da_z        = dh ⊙ (h_{t-1} − n_t) ⊙ z_t ⊙ (1 − z_t)
+        da_x        = [da_r; da_z; da_n]          of W_xh x_t + b_xh
+        da_h        = [da_r; da_z; da_n ⊙ r_t]    of W_hh h_{t-1} + b_hh
+        dL/dx_t     = W_xhᵀ da_x
+        dL/dh_{t-1} = z_t ⊙ dh + W_hhᵀ da_h
+
+    and adds da_x x_tᵀ, da_h h_{t-1}ᵀ, da_x and da_h to the gradients of W_xh, W_hh, b_xh and b_hh. Source: the chain
+    rule (Werbos 1990) for `gru_step`.
     """
     xp = array_namespace(x)
     r, z, n, h_n = _gru_gates(x @ W_xh.T + b_xh, h @ W_hh.T + b_hh, xp)
     da_x, da_h = _gru_gate_gradients(dh, h, r, z, n, h_n, xp)  # (B, 3H), (B, 3H)
     return {
         "x": da_x @ W_xh,  # (B, D)
-        "h": dh * z + da_h @ W_hh,  # (B, H)
-        "W_xh": da_x.T @ x,  # (3H, D)
-        "W_hh": da_h.T @ h,  # (3H, H)
+        "h": z * dh + da_h @ W_hh,  # (B, H)
+        "W_xh": da_x.T @ x,  # (3H, D), summed over the batch
+        "W_hh": da_h.T @ h,  # (3H, H), summed over the batch
         "b_xh": da_x.sum(0),  # (3H,)
         "b_hh": da_h.sum(0),  # (3H,)
     }
+
+
+def _gru_gate_gradients(dh, h, r, z, n, h_n, xp):
+    """Return da_x = dL/d(W_xh x + b_xh) and da_h = dL/d(W_hh h + b_hh), each (B, 3H), from dh = dL/dh_t."""
+    da_n = dh * (1 - z) * (1 - n * n)
+    da_r = da_n * h_n * r * (1 - r)
+    da_z = dh * (h - n) * z * (1 - z)
+    return xp.concat([da_r, da_z, da_n], axis=1), xp.concat([da_r, da_z, da_n * r], axis=1)
 
 
 @_takes(x="B T D", W_hh="3H H", h0="B H or None", W_xh="3H D", b_xh="3H", b_hh="3H")
@@ -372,7 +393,7 @@ def gru_forward(x, h0, W_xh, W_hh, b_xh, b_hh, with_cache=False):
     """Return the states hs (B, T, H): `gru_step` applied at t = 1 ... T; with_cache=True returns (hs, cache).
 
     x (B, T, D); h0 (B, H), or None for zeros; the weights as in `gru_step`. The cache keeps r, z, n and W_hn h + b_hn
-    of every step, (B, T, 4H), for `gru_backward`.
+    of every step, (B, T, 4H), for `gru_backward`. Source: Cho et al. 2014 and torch.nn.GRU.
     """
     xp = array_namespace(x)
     h = _zeros(x, W_hh.shape[1]) if h0 is None else h0  # (B, H)
@@ -393,7 +414,11 @@ def gru_backward(dhs, x, h0, hs, W_xh, W_hh, b_xh, b_hh, cache=None):
     """Return the gradients of a loss L for what `gru_forward` took: {"x", "h0", "W_xh", "W_hh", "b_xh", "b_hh"}.
 
     dhs (B, T, H) is the gradient that reaches each state from outside the recurrence; hs and cache are what
-    `gru_forward` returned (cache None: the gates are computed again); h0 may be None, as there.
+    `gru_forward` returned (cache None: the gates are computed again); h0 may be None, as there. Backpropagation through
+    time (Werbos 1990), as in `rnn_backward`: with da_x and da_h of `gru_step_backward`, found at each step t from
+    dL/dh_t::
+
+        dL/dh_t = dhs_t + z_{t+1} ⊙ dL/dh_{t+1} + W_hhᵀ (da_h)_{t+1}     dL/dh_T = dhs_T
     """
     xp = array_namespace(x)
     before = _before(h0, hs)  # (B, T, H)
@@ -405,7 +430,7 @@ def gru_backward(dhs, x, h0, hs, W_xh, W_hh, b_xh, b_hh, cache=None):
         dh = dhs_t + dh
         r, z, n, h_n = _split(gates, 4)
         da_x, da_h = _gru_gate_gradients(dh, h, r, z, n, h_n, xp)  # (B, 3H), (B, 3H)
-        dh = dh * z + da_h @ W_hh
+        dh = z * dh + da_h @ W_hh
         das_x.append(da_x)
         das_h.append(da_h)
     das_x, das_h = xp.stack(das_x[::-1], axis=1), xp.stack(das_h[::-1], axis=1)  # (B, T, 3H)
@@ -423,19 +448,66 @@ def gru_backward(dhs, x, h0, hs, W_xh, W_hh, b_xh, b_hh, cache=None):
 # Long short-term memory: Hochreiter and Schmidhuber 1997, with the forget gate of Gers, Schmidhuber and Cummins 2000,
 # as in torch.nn.LSTM with one bias. The gates i, f, g, o are stacked in this order along the first axis of
 # W_xh (4H, D), W_hh (4H, H), b_h (4H,).
-#
-#     i_t = σ(W_xi x_t + W_hi h_{t-1} + b_i)       input gate
-#     f_t = σ(W_xf x_t + W_hf h_{t-1} + b_f)       forget gate
-#     g_t = tanh(W_xg x_t + W_hg h_{t-1} + b_g)    candidate
-#     o_t = σ(W_xo x_t + W_ho h_{t-1} + b_o)       output gate
-#     c_t = f_t ⊙ c_{t-1} + i_t ⊙ g_t              cell
-#     h_t = o_t ⊙ tanh(c_t)
+
+
+@_takes(x="B D", h="B H", c="B H", W_hh="4H H", W_xh="4H D", b_h="4H")
+def lstm_step(x, h, c, W_xh, W_hh, b_h):
+    """Return the next state and cell (h_t, c_t), each (B, H)::
+
+        i_t = σ(W_xi x_t + W_hi h_{t-1} + b_i)       input gate
+        f_t = σ(W_xf x_t + W_hf h_{t-1} + b_f)       forget gate
+        g_t = tanh(W_xg x_t + W_hg h_{t-1} + b_g)    candidate
+        o_t = σ(W_xo x_t + W_ho h_{t-1} + b_o)       output gate
+        c_t = f_t ⊙ c_{t-1} + i_t ⊙ g_t              cell
+        h_t = o_t ⊙ tanh(c_t)                        state
+
+    x (B, D), h (B, H), c (B, H); W_xh (4H, D), W_hh (4H, H), b_h (4H,), stacked i, f, g, o. Source: Gers, Schmidhuber
+    and Cummins 2000.
+    """
+    xp = array_namespace(x)
+    i, f, g, o = _lstm_gates(x @ W_xh.T + h @ W_hh.T + b_h, xp)
+    c_next = f * c + i * g
+    return o * xp.tanh(c_next), c_next
 
 
 def _lstm_gates(a, xp):
-    """Return i, f, g, o, each (..., H), from the four sums a (..., 4H)."""
+    """Return i, f, g, o, each (..., H), from the four sums a = W_xh x + W_hh h + b_h, (..., 4H)."""
     i, f, g, o = _split(a, 4)
     return _sigmoid(i, xp), _sigmoid(f, xp), xp.tanh(g), _sigmoid(o, xp)
+
+
+@_takes(x="B D", h="B H", c="B H", W_hh="4H H", W_xh="4H D", b_h="4H", dh="B H", dc="B H")
+def lstm_step_backward(dh, dc, x, h, c, W_xh, W_hh, b_h):
+    """Return the gradients of a loss L for what `lstm_step` took: {"x", "h", "c", "W_xh", "W_hh", "b_h"}.
+
+    dh (B, H) is dL/dh_t and dc (B, H) the part of dL/dc_t that does not pass through h_t; the rest is what the step
+    got. The gates are computed again. Each row of the batch gives::
+
+        dL/dc_t     = dc + dh ⊙ o_t ⊙ (1 − tanh²(c_t))
+        da_i        = dL/dc_t ⊙ g_t ⊙ i_t ⊙ (1 − i_t)
+        da_f        = dL/dc_t ⊙ c_{t-1} ⊙ f_t ⊙ (1 − f_t)
+        da_g        = dL/dc_t ⊙ i_t ⊙ (1 − g_t²)
+        da_o        = dh ⊙ tanh(c_t) ⊙ o_t ⊙ (1 − o_t)
+        da          = [da_i; da_f; da_g; da_o]
+        dL/dx_t     = W_xhᵀ da
+        dL/dh_{t-1} = W_hhᵀ da
+        dL/dc_{t-1} = dL/dc_t ⊙ f_t
+
+    and adds da x_tᵀ, da h_{t-1}ᵀ and da to the gradients of W_xh, W_hh and b_h. Source: Graves and Schmidhuber 2005,
+    whose cells have peepholes besides.
+    """
+    xp = array_namespace(x)
+    gates = _lstm_gates(x @ W_xh.T + h @ W_hh.T + b_h, xp)
+    i, f, g, _ = gates
+    da, dc = _lstm_gate_gradients(dh, dc, c, f * c + i * g, gates, xp)  # (B, 4H), (B, H)
+    return {
+        "x": da @ W_xh,  # (B, D)
+        "h": da @ W_hh,  # (B, H)
+        "c": dc,  # (B, H)
+        "W_xh": da.T @ x,  # (4H, D), summed over the batch
+        "W_hh": da.T @ h,  # (4H, H), summed over the batch
+        "b_h": da.sum(0),  # (4H,)
+    }
 
 
 def _lstm_gate_gradients(dh, dc, c, c_next, gates, xp):
@@ -450,46 +522,13 @@ def _lstm_gate_gradients(dh, dc, c, c_next, gates, xp):
     return xp.concat([da_i, da_f, da_g, da_o], axis=1), dc * f
 
 
-@_takes(x="B D", h="B H", c="B H", W_hh="4H H", W_xh="4H D", b_h="4H")
-def lstm_step(x, h, c, W_xh, W_hh, b_h):
-    """Return the next state and cell (h_t, c_t), each (B, H): c_t = f ⊙ c_{t-1} + i ⊙ g, h_t = o ⊙ tanh(c_t).
-
-    x (B, D), h (B, H), c (B, H); W_xh (4H, D), W_hh (4H, H), b_h (4H,), stacked i, f, g, o. Source: Gers, Schmidhuber
-    and Cummins 2000.
-    """
-    xp = array_namespace(x)
-    i, f, g, o = _lstm_gates(x @ W_xh.T + h @ W_hh.T + b_h, xp)
-    c_next = f * c + i * g
-    return o * xp.tanh(c_next), c_next
-
-
-@_takes(x="B D", h="B H", c="B H", W_hh="4H H", W_xh="4H D", b_h="4H", dh="B H", dc="B H")
-def lstm_step_backward(dh, dc, x, h, c, W_xh, W_hh, b_h):
-    """Return the gradients of a loss L for what `lstm_step` took: {"x", "h", "c", "W_xh", "W_hh", "b_h"}.
-
-    dh (B, H) is dL/dh_t and dc (B, H) the part of dL/dc_t that does not pass through h_t; the rest is what the step
-    got. The gates are computed again.
-    """
-    xp = array_namespace(x)
-    gates = _lstm_gates(x @ W_xh.T + h @ W_hh.T + b_h, xp)
-    i, f, g, _ = gates
-    da, dc = _lstm_gate_gradients(dh, dc, c, f * c + i * g, gates, xp)  # (B, 4H), (B, H)
-    return {
-        "x": da @ W_xh,  # (B, D)
-        "h": da @ W_hh,  # (B, H)
-        "c": dc,  # (B, H)
-        "W_xh": da.T @ x,  # (4H, D)
-        "W_hh": da.T @ h,  # (4H, H)
-        "b_h": da.sum(0),  # (4H,)
-    }
-
-
 @_takes(x="B T D", W_hh="4H H", h0="B H or None", c0="B H or None", W_xh="4H D", b_h="4H")
 def lstm_forward(x, h0, c0, W_xh, W_hh, b_h, with_cache=False):
     """Return the states and cells (hs, cs), each (B, T, H); with_cache=True returns (hs, cs, cache).
 
     `lstm_step` applied at t = 1 ... T. x (B, T, D); h0 and c0 (B, H), or None for zeros; the weights as in `lstm_step`.
-    The cache keeps the gates i, f, g, o of every step, (B, T, 4H), for `lstm_backward`.
+    The cache keeps the gates i, f, g, o of every step, (B, T, 4H), for `lstm_backward`. Source: Gers, Schmidhuber and
+    Cummins 2000.
     """
     xp, H = array_namespace(x), W_hh.shape[1]
     h = _zeros(x, H) if h0 is None else h0  # (B, H)
@@ -514,7 +553,11 @@ def lstm_backward(dhs, x, h0, c0, hs, cs, W_xh, W_hh, b_h, dc_T=None, cache=None
 
     dhs (B, T, H) is the gradient that reaches each state from outside the recurrence and dc_T (B, H), or None for
     zeros, the same for the last cell; hs, cs and cache are what `lstm_forward` returned (cache None: the gates are
-    computed again); h0 and c0 may be None, as there.
+    computed again); h0 and c0 may be None, as there. Backpropagation through time (Graves and Schmidhuber 2005), with
+    da and dL/dc_{t-1} of `lstm_step_backward`, found at each step t from dL/dh_t and the dc that step t + 1 sends
+    back::
+
+        dL/dh_t = dhs_t + W_hhᵀ da_{t+1}         da_{T+1} = 0, and dc = dc_T at t = T
     """
     xp = array_namespace(x)
     before, cells_before = _before(h0, hs), _before(c0, cs)  # (B, T, H), (B, T, H)
