@@ -2,11 +2,12 @@
 
 Part 1, equations on arrays. Every function takes NumPy arrays or PyTorch tensors (on any device), in float32 or
 float64, all of one kind, and returns that kind. On tensors the functions are differentiable. No argument is ever
-changed in place, and results do not depend on how an array lies in memory.
+changed in place. An array may lie in memory in any order: results differ by rounding at most.
 
-Sizes: B batch, T time steps, D input size, H hidden size. Sequences are batch first: x (B, T, D). The states
-hs (B, T, H) are h_1 ... h_T and never h_0. The equations multiply column vectors, W x; arrays hold one vector a row,
-so the code multiplies by the transpose, x @ W.T.
+Sizes: B batch, T time steps, D input size, H hidden size; K is H times the number of gates. Sequences are batch first:
+x (B, T, D). The states hs (B, T, H) are h_1 ... h_T and never h_0. The equations multiply column vectors, W x; arrays
+hold one vector per row, so the code multiplies by the transpose, x @ W.T. Gradients, such as dL/dh_t, are rows in the
+equations too.
 
 Every wrong argument is refused with a TypeError or a ValueError that names it, what came and what was expected.
 
@@ -19,9 +20,10 @@ Part 3, looking inside. Functions for PyTorch's recurrent modules: gradients of 
 Part 4, the layers of part 2 once more, in NumPy, with a backward written by hand: what makes them fast on a CPU.
 
 How near two right answers are, relative to the largest entry: in float64 1e-12 for states and 1e-10 for gradients, in
-float32 1e-5 and 1e-4. That holds unless every output passes through closed gates (see `_sigmoid`), and while the
-recurrence forgets: with a recurrent gain above about 1.5 a long sequence is chaotic, rounding grows exponentially, and
-equally right code disagrees in every digit. Compare on short sequences, or with weights that contract.
+float32 1e-5 and 1e-4. That does not hold where all outputs pass through nearly closed gates, whose small values have
+few correct digits. Nor does it hold for a chaotic network: from a recurrent gain of about 1.5 on with small inputs, of
+about 3 with large ones, rounding may grow exponentially with the steps, until two right programs agree in no digit.
+Compare on short sequences, or with weights that contract.
 """
 
 import warnings
@@ -47,8 +49,8 @@ _HALF = {torch.float16, torch.bfloat16}
 def _takes(**shapes):
     """Make a function check its arrays: name="B T D" gives an array's axes, "3H" three stacked gates of H units.
 
-    A letter gets its size from the first array that has it, so the arrays are named in the order in which a reader
-    would trust them. An array whose axes end in "or None" may be left out; "any" stands for any shape.
+    A letter gets its size from the first array that has it, so those come first whose sizes an error message should
+    take as right. An array whose axes end in "or None" may be left out; "any" stands for any shape.
     """
 
     def decorate(function):
@@ -68,10 +70,11 @@ def _takes(**shapes):
 
 
 def _check(arrays, known=(), more_dtypes=frozenset(), mixed=False, like=None):
-    """Raise on the first of {name: (array, axes)} that fits neither its axes nor the arrays before it.
+    """Raise on the first of {name: (array, axes)} that does not fit its axes or does not match the arrays before it.
 
-    known gives sizes, {letter: (size, where it is from)}, and like what the first array is to be like, (name, kind,
-    array); more_dtypes are allowed besides float32 and float64, and several of them at once if mixed.
+    known: sizes given beforehand, {letter: (size, where it is from)}. like: what the first array must match, (name,
+    kind, array). more_dtypes: dtypes allowed besides float32 and float64. mixed: whether the arrays may differ in
+    dtype.
     """
     sizes, first = dict(known), like
     for name, (array, axes) in arrays.items():
@@ -140,8 +143,8 @@ def _check_number(name, value, least=float("-inf"), whole=False):
 
 
 def _check_nonlinearity(nonlinearity):
-    if nonlinearity not in ("tanh", "relu"):
-        raise ValueError(f"nonlinearity is {nonlinearity!r}; expected 'tanh' or 'relu'")
+    if not isinstance(nonlinearity, str) or nonlinearity not in ("tanh", "relu"):
+        raise ValueError(f"nonlinearity is {_short(nonlinearity)}; expected 'tanh' or 'relu'")
 
 
 # What several of the functions below compute.
@@ -159,12 +162,15 @@ def _before(h0, hs):
 
 
 def _steps(*sequences):
-    """Return one tuple of arrays for each time step: (a[:, t], b[:, t], ...) for t = 1 ... T, each (B, K)."""
+    """Return one tuple of arrays for each time step: (a[:, t], b[:, t], ...) for t = 0 ... T − 1.
+
+    All are taken apart at once, since the gradient of each a[:, t] would be an array as large as a, filled with zeros.
+    """
     return list(zip(*(array_namespace(a).unstack(a, axis=1) for a in sequences), strict=True))
 
 
 def _sum_of_outer_products(das, inputs):
-    """Return the sum of da xᵀ over batch and time, (K, N), from (B, T, K) and (B, T, N): one matrix product."""
+    """Return the sum of daᵀ xᵀ over batch and time, (K, D), from (B, T, K) and (B, T, D): one matrix product."""
     return array_namespace(das).tensordot(das, inputs, axes=((0, 1), (0, 1)))
 
 
@@ -175,8 +181,9 @@ def _split(a, gates):
 
 
 def _sigmoid(a, xp):
-    """Return σ(a), for arrays as (1 + tanh(a/2)) / 2, which cannot overflow; below about −17 (−37) it is 0 in float32
-    (float64), since its error is one rounding of 1.
+    """Return σ(a), for arrays as (1 + tanh(a/2)) / 2, which cannot overflow, as exp(−a) can.
+
+    Its error is one rounding of 1: below about −17 in float32 and −37 in float64 no digit is right.
     """
     return torch.sigmoid(a) if isinstance(a, torch.Tensor) else (1 + xp.tanh(a / 2)) / 2
 
@@ -193,7 +200,7 @@ def rnn_step(x, h, W_xh, W_hh, b_h, nonlinearity="tanh"):
         h_t = f(a_t)                             f = tanh or ReLU
 
     x (B, D) is the input of this step and h (B, H) the state before it; W_xh (H, D), W_hh (H, H), b_h (H,).
-    nonlinearity is "tanh" or "relu". Source: Elman 1990.
+    nonlinearity is "tanh" or "relu". Source: Elman 1990; f as in torch.nn.RNN.
     """
     _check_nonlinearity(nonlinearity)
     a = x @ W_xh.T + h @ W_hh.T + b_h  # (B, H)
@@ -202,7 +209,8 @@ def rnn_step(x, h, W_xh, W_hh, b_h, nonlinearity="tanh"):
 
 def _activate(a, nonlinearity, xp):
     """Return f(a)."""
-    return xp.tanh(a) if nonlinearity == "tanh" else xp.where(a <= 0, xp.zeros_like(a), a)  # nan stays nan
+    # not maximum, whose gradient at 0 is ½ in PyTorch; and a <= 0, not a > 0, lets a nan through
+    return xp.tanh(a) if nonlinearity == "tanh" else xp.where(a <= 0, xp.zeros_like(a), a)
 
 
 def _slope(h, nonlinearity, xp):
@@ -217,11 +225,11 @@ def rnn_step_backward(dh, x, h, h_next, W_xh, W_hh, nonlinearity="tanh"):
     dh (B, H) is dL/dh_t and h_next (B, H) the state that the step returned; the rest is what the step got. By the chain
     rule (Werbos 1990), each row of the batch gives::
 
-        da          = dh ⊙ f'(a_t)
-        dL/dx_t     = W_xhᵀ da
-        dL/dh_{t-1} = W_hhᵀ da
+        da          = dL/da_t = dh ⊙ f'(a_t)
+        dL/dx_t     = da W_xh
+        dL/dh_{t-1} = da W_hh
 
-    and adds da x_tᵀ, da h_{t-1}ᵀ and da to the gradients of W_xh, W_hh and b_h.
+    and adds daᵀ x_tᵀ, daᵀ h_{t-1}ᵀ and da to the gradients of W_xh, W_hh and b_h.
     """
     _check_nonlinearity(nonlinearity)
     da = dh * _slope(h_next, nonlinearity, array_namespace(h_next))  # (B, H)
@@ -246,7 +254,7 @@ def rnn_forward(x, h0, W_xh, W_hh, b_h, nonlinearity="tanh"):
     h = _zeros(x, W_hh.shape[1]) if h0 is None else h0  # (B, H)
     projected = x @ W_xh.T + b_h  # (B, T, H)
     hs = []
-    for (from_x,) in _steps(projected):  # (B, H)
+    for from_x in xp.unstack(projected, axis=1):  # (B, H)
         h = _activate(from_x + h @ W_hh.T, nonlinearity, xp)
         hs.append(h)
     return xp.stack(hs, axis=1)  # (B, T, H)
@@ -261,15 +269,15 @@ def rnn_backward(dhs, x, h0, hs, W_xh, W_hh, nonlinearity="tanh"):
     through time (Werbos 1990): walking back from t = T, a state's gradient is the outside part plus what step t + 1
     sends back::
 
-        dL/dh_t = dhs_t + W_hhᵀ da_{t+1}         da_{T+1} = 0
-        da_t    = dL/dh_t ⊙ f'(a_t)
+        dL/dh_t = dhs_t + da_{t+1} W_hh          da_{T+1} = 0
+        da_t    = dL/da_t = dL/dh_t ⊙ f'(a_t)
 
     and the weights, used at every step, collect a sum over the steps and the batch.
     """
     _check_nonlinearity(nonlinearity)
     xp = array_namespace(x)
     before = _before(h0, hs)  # (B, T, H)
-    dh = xp.zeros_like(before[:, 0])  # (B, H): nothing comes back from beyond the last step
+    dh = xp.zeros_like(hs[:, 0])  # (B, H): nothing comes back from beyond the last step
     das = []
     for dhs_t, slope in reversed(_steps(dhs, _slope(hs, nonlinearity, xp))):  # (B, H), (B, H)
         da = (dhs_t + dh) * slope  # (B, H)
@@ -301,17 +309,18 @@ def jacobian_product(hs, W_hh, start, stop):
 
     hs (B, T, H) are the states of `rnn_forward`; steps are counted from 1, 0 <= start <= stop <= T, and start = stop
     gives the identity. The later step stands on the left: a gradient with respect to h_stop, as a row, times the
-    product is the gradient with respect to h_start. Pascanu, Mikolov and Bengio 2013 have the same product for
-    pre-activations, transposed.
+    product is the gradient with respect to h_start. Pascanu, Mikolov and Bengio 2013 study this product for
+    pre-activations, with W_hh transposed in each factor.
     """
     _check_number("start", start, 0, whole=True)
     _check_number("stop", stop, 0, whole=True)
-    if not 0 <= start <= stop <= hs.shape[1]:
+    if not start <= stop <= hs.shape[1]:
         raise ValueError(f"start = {start}, stop = {stop}; expected 0 <= start <= stop <= T = {hs.shape[1]}")
     xp, (B, _, H) = array_namespace(hs), hs.shape
+    # a copy of the identity for each of the batch, where broadcast_to would share one
     product = xp.zeros((B, H, H), dtype=hs.dtype, device=hs.device) + xp.eye(H, dtype=hs.dtype, device=hs.device)
     for t in range(start, stop):
-        product = rnn_jacobian(hs[:, t], W_hh) @ product  # hs[:, t] is h_{t+1}
+        product = rnn_jacobian(hs[:, t], W_hh) @ product  # (B, H, H); hs[:, t] is h_{t+1}
     return product
 
 
@@ -330,9 +339,10 @@ def gru_step(x, h, W_xh, W_hh, b_xh, b_hh):
         h_t = (1 − z_t) ⊙ n_t + z_t ⊙ h_{t-1}
 
     x (B, D), h (B, H); W_xh (3H, D), W_hh (3H, H), b_xh (3H,), b_hh (3H,), stacked r, z, n. A GRU has two biases
-    because the candidate's recurrent one, b_hn, stands inside r ⊙ (·). Source: Cho et al. 2014 and torch.nn.GRU.
+    because the candidate's recurrent one, b_hn, stands inside r ⊙ (·). Source: Cho et al. 2014; the biases, and the
+    reset gate after the product, as in torch.nn.GRU.
     """
-    _, z, n, _ = _gru_gates(x @ W_xh.T + b_xh, h @ W_hh.T + b_hh, array_namespace(x))
+    _, z, n, _ = _gru_gates(x @ W_xh.T + b_xh, h @ W_hh.T + b_hh, array_namespace(x))  # each (B, H)
     return (1 - z) * n + z * h
 
 
@@ -341,7 +351,7 @@ def _gru_gates(from_x, from_h, xp):
 
     from_x is W_xh x + b_xh and from_h is W_hh h + b_hh, both for the three gates at once.
     """
-    x_r, x_z, x_n = _split(from_x, 3)
+    x_r, x_z, x_n = _split(from_x, 3)  # each (..., H)
     h_r, h_z, h_n = _split(from_h, 3)
     r = _sigmoid(x_r + h_r, xp)
     z = _sigmoid(x_z + h_z, xp)
@@ -353,22 +363,22 @@ def _gru_gates(from_x, from_h, xp):
 def gru_step_backward(dh, x, h, W_xh, W_hh, b_xh, b_hh):
     """Return the gradients of a loss L for what `gru_step` took: {"x", "h", "W_xh", "W_hh", "b_xh", "b_hh"}.
 
-    dh (B, H) is dL/dh_t; the rest is what the step got. The gates are computed again. With a_r, a_z and a_n for what
-    σ, σ and tanh are taken of in `gru_step`, and h_n = W_hn h_{t-1} + b_hn, each row of the batch gives::
+    dh (B, H) is dL/dh_t; the rest is what the step got. The gates are computed again. With a_r, a_z and a_n for the
+    pre-activations of r_t, z_t and n_t, and h_n = W_hn h_{t-1} + b_hn, each row of the batch gives::
 
         da_n        = dh ⊙ (1 − z_t) ⊙ (1 − n_t²)
         da_r        = da_n ⊙ h_n ⊙ r_t ⊙ (1 − r_t)
         da_z        = dh ⊙ (h_{t-1} − n_t) ⊙ z_t ⊙ (1 − z_t)
-        da_x        = [da_r; da_z; da_n]          of W_xh x_t + b_xh
-        da_h        = [da_r; da_z; da_n ⊙ r_t]    of W_hh h_{t-1} + b_hh
-        dL/dx_t     = W_xhᵀ da_x
-        dL/dh_{t-1} = z_t ⊙ dh + W_hhᵀ da_h
+        da_x        = [da_r, da_z, da_n]        = dL/d(W_xh x_t + b_xh)
+        da_h        = [da_r, da_z, da_n ⊙ r_t]  = dL/d(W_hh h_{t-1} + b_hh)
+        dL/dx_t     = da_x W_xh
+        dL/dh_{t-1} = z_t ⊙ dh + da_h W_hh
 
-    and adds da_x x_tᵀ, da_h h_{t-1}ᵀ, da_x and da_h to the gradients of W_xh, W_hh, b_xh and b_hh. Source: the chain
+    and adds da_xᵀ x_tᵀ, da_hᵀ h_{t-1}ᵀ, da_x and da_h to the gradients of W_xh, W_hh, b_xh and b_hh. Source: the chain
     rule (Werbos 1990) for `gru_step`.
     """
     xp = array_namespace(x)
-    r, z, n, h_n = _gru_gates(x @ W_xh.T + b_xh, h @ W_hh.T + b_hh, xp)
+    r, z, n, h_n = _gru_gates(x @ W_xh.T + b_xh, h @ W_hh.T + b_hh, xp)  # each (B, H)
     da_x, da_h = _gru_gate_gradients(dh, h, r, z, n, h_n, xp)  # (B, 3H), (B, 3H)
     return {
         "x": da_x @ W_xh,  # (B, D)
@@ -393,17 +403,17 @@ def gru_forward(x, h0, W_xh, W_hh, b_xh, b_hh, with_cache=False):
     """Return the states hs (B, T, H): `gru_step` applied at t = 1 ... T; with_cache=True returns (hs, cache).
 
     x (B, T, D); h0 (B, H), or None for zeros; the weights as in `gru_step`. The cache keeps r, z, n and W_hn h + b_hn
-    of every step, (B, T, 4H), for `gru_backward`. Source: Cho et al. 2014 and torch.nn.GRU.
+    of every step, (B, T, 4H), for `gru_backward`. Source: as for `gru_step`, Cho et al. 2014.
     """
     xp = array_namespace(x)
     h = _zeros(x, W_hh.shape[1]) if h0 is None else h0  # (B, H)
     projected = x @ W_xh.T + b_xh  # (B, T, 3H)
     hs, cache = [], []
-    for (from_x,) in _steps(projected):  # (B, 3H)
-        r, z, n, h_n = _gru_gates(from_x, h @ W_hh.T + b_hh, xp)
+    for from_x in xp.unstack(projected, axis=1):  # (B, 3H)
+        r, z, n, h_n = _gru_gates(from_x, h @ W_hh.T + b_hh, xp)  # each (B, H)
         h = (1 - z) * n + z * h
         hs.append(h)
-        cache.append(xp.concat([r, z, n, h_n], axis=1))
+        cache.append(xp.concat([r, z, n, h_n], axis=1))  # (B, 4H)
     hs = xp.stack(hs, axis=1)  # (B, T, H)
     return (hs, xp.stack(cache, axis=1)) if with_cache else hs
 
@@ -415,22 +425,24 @@ def gru_backward(dhs, x, h0, hs, W_xh, W_hh, b_xh, b_hh, cache=None):
 
     dhs (B, T, H) is the gradient that reaches each state from outside the recurrence; hs and cache are what
     `gru_forward` returned (cache None: the gates are computed again); h0 may be None, as there. Backpropagation through
-    time (Werbos 1990), as in `rnn_backward`: with da_x and da_h of `gru_step_backward`, found at each step t from
-    dL/dh_t::
+    time (Werbos 1990): at each step da_x and da_h follow from dL/dh_t as in `gru_step_backward`, and::
 
-        dL/dh_t = dhs_t + z_{t+1} ⊙ dL/dh_{t+1} + W_hhᵀ (da_h)_{t+1}     dL/dh_T = dhs_T
+        dL/dh_t = dhs_t + z_{t+1} ⊙ dL/dh_{t+1} + (da_h)_{t+1} W_hh      dL/dh_T = dhs_T
+
+    The weights collect a sum over the steps and the batch.
     """
     xp = array_namespace(x)
     before = _before(h0, hs)  # (B, T, H)
     if cache is None:
-        cache = xp.concat(_gru_gates(x @ W_xh.T + b_xh, before @ W_hh.T + b_hh, xp), axis=-1)  # all steps at once
-    dh = xp.zeros_like(before[:, 0])  # (B, H)
+        # (B, T, 4H), all steps at once
+        cache = xp.concat(_gru_gates(x @ W_xh.T + b_xh, before @ W_hh.T + b_hh, xp), axis=-1)
+    dh = xp.zeros_like(hs[:, 0])  # (B, H)
     das_x, das_h = [], []
-    for dhs_t, h, gates in reversed(_steps(dhs, before, cache)):
+    for dhs_t, h, gates in reversed(_steps(dhs, before, cache)):  # (B, H), (B, H), (B, 4H)
         dh = dhs_t + dh
-        r, z, n, h_n = _split(gates, 4)
+        r, z, n, h_n = _split(gates, 4)  # each (B, H)
         da_x, da_h = _gru_gate_gradients(dh, h, r, z, n, h_n, xp)  # (B, 3H), (B, 3H)
-        dh = z * dh + da_h @ W_hh
+        dh = z * dh + da_h @ W_hh  # (B, H)
         das_x.append(da_x)
         das_h.append(da_h)
     das_x, das_h = xp.stack(das_x[::-1], axis=1), xp.stack(das_h[::-1], axis=1)  # (B, T, 3H)
@@ -465,7 +477,7 @@ def lstm_step(x, h, c, W_xh, W_hh, b_h):
     and Cummins 2000.
     """
     xp = array_namespace(x)
-    i, f, g, o = _lstm_gates(x @ W_xh.T + h @ W_hh.T + b_h, xp)
+    i, f, g, o = _lstm_gates(x @ W_xh.T + h @ W_hh.T + b_h, xp)  # each (B, H)
     c_next = f * c + i * g
     return o * xp.tanh(c_next), c_next
 
@@ -488,18 +500,18 @@ def lstm_step_backward(dh, dc, x, h, c, W_xh, W_hh, b_h):
         da_f        = dL/dc_t ⊙ c_{t-1} ⊙ f_t ⊙ (1 − f_t)
         da_g        = dL/dc_t ⊙ i_t ⊙ (1 − g_t²)
         da_o        = dh ⊙ tanh(c_t) ⊙ o_t ⊙ (1 − o_t)
-        da          = [da_i; da_f; da_g; da_o]
-        dL/dx_t     = W_xhᵀ da
-        dL/dh_{t-1} = W_hhᵀ da
+        da          = [da_i, da_f, da_g, da_o]
+        dL/dx_t     = da W_xh
+        dL/dh_{t-1} = da W_hh
         dL/dc_{t-1} = dL/dc_t ⊙ f_t
 
-    and adds da x_tᵀ, da h_{t-1}ᵀ and da to the gradients of W_xh, W_hh and b_h. Source: Graves and Schmidhuber 2005,
-    whose cells have peepholes besides.
+    and adds daᵀ x_tᵀ, daᵀ h_{t-1}ᵀ and da to the gradients of W_xh, W_hh and b_h. Source: Graves and Schmidhuber 2005,
+    whose cells also have peepholes.
     """
     xp = array_namespace(x)
-    gates = _lstm_gates(x @ W_xh.T + h @ W_hh.T + b_h, xp)
-    i, f, g, _ = gates
-    da, dc = _lstm_gate_gradients(dh, dc, c, f * c + i * g, gates, xp)  # (B, 4H), (B, H)
+    i, f, g, o = _lstm_gates(x @ W_xh.T + h @ W_hh.T + b_h, xp)  # each (B, H)
+    c_next = f * c + i * g
+    da, dc = _lstm_gate_gradients(dh, dc, c, c_next, (i, f, g, o), xp)  # (B, 4H), (B, H)
     return {
         "x": da @ W_xh,  # (B, D)
         "h": da @ W_hh,  # (B, H)
@@ -535,13 +547,13 @@ def lstm_forward(x, h0, c0, W_xh, W_hh, b_h, with_cache=False):
     c = _zeros(x, H) if c0 is None else c0  # (B, H)
     projected = x @ W_xh.T + b_h  # (B, T, 4H)
     hs, cs, cache = [], [], []
-    for (from_x,) in _steps(projected):  # (B, 4H)
-        i, f, g, o = _lstm_gates(from_x + h @ W_hh.T, xp)
+    for from_x in xp.unstack(projected, axis=1):  # (B, 4H)
+        i, f, g, o = _lstm_gates(from_x + h @ W_hh.T, xp)  # each (B, H)
         c = f * c + i * g
         h = o * xp.tanh(c)
         hs.append(h)
         cs.append(c)
-        cache.append(xp.concat([i, f, g, o], axis=1))
+        cache.append(xp.concat([i, f, g, o], axis=1))  # (B, 4H)
     hs, cs = xp.stack(hs, axis=1), xp.stack(cs, axis=1)  # (B, T, H), (B, T, H)
     return (hs, cs, xp.stack(cache, axis=1)) if with_cache else (hs, cs)
 
@@ -553,22 +565,26 @@ def lstm_backward(dhs, x, h0, c0, hs, cs, W_xh, W_hh, b_h, dc_T=None, cache=None
 
     dhs (B, T, H) is the gradient that reaches each state from outside the recurrence and dc_T (B, H), or None for
     zeros, the same for the last cell; hs, cs and cache are what `lstm_forward` returned (cache None: the gates are
-    computed again); h0 and c0 may be None, as there. Backpropagation through time (Graves and Schmidhuber 2005), with
-    da and dL/dc_{t-1} of `lstm_step_backward`, found at each step t from dL/dh_t and the dc that step t + 1 sends
-    back::
+    computed again); h0 and c0 may be None, as there. Backpropagation through time (Graves and Schmidhuber 2005): at
+    each step da follows from dL/dh_t and dL/dc_t as in `lstm_step_backward`, and::
 
-        dL/dh_t = dhs_t + W_hhᵀ da_{t+1}         da_{T+1} = 0, and dc = dc_T at t = T
+        dL/dh_t = dhs_t + da_{t+1} W_hh                      da_{T+1} = 0
+        dL/dc_t = dc_t + dL/dh_t ⊙ o_t ⊙ (1 − tanh²(c_t))
+        dc_t    = dL/dc_{t+1} ⊙ f_{t+1}                      dc_T as given
+
+    The weights collect a sum over the steps and the batch.
     """
     xp = array_namespace(x)
     before, cells_before = _before(h0, hs), _before(c0, cs)  # (B, T, H), (B, T, H)
     if cache is None:
-        cache = xp.concat(_lstm_gates(x @ W_xh.T + before @ W_hh.T + b_h, xp), axis=-1)  # all steps at once
-    dh = xp.zeros_like(before[:, 0])  # (B, H)
+        # (B, T, 4H), all steps at once
+        cache = xp.concat(_lstm_gates(x @ W_xh.T + before @ W_hh.T + b_h, xp), axis=-1)
+    dh = xp.zeros_like(hs[:, 0])  # (B, H)
     dc = dh if dc_T is None else dc_T  # (B, H)
     das = []
-    for dhs_t, c, c_next, gates in reversed(_steps(dhs, cells_before, cs, cache)):
+    for dhs_t, c, c_next, gates in reversed(_steps(dhs, cells_before, cs, cache)):  # three (B, H), and (B, 4H)
         da, dc = _lstm_gate_gradients(dhs_t + dh, dc, c, c_next, _split(gates, 4), xp)  # (B, 4H), (B, H)
-        dh = da @ W_hh
+        dh = da @ W_hh  # (B, H)
         das.append(da)
     das = xp.stack(das[::-1], axis=1)  # (B, T, 4H)
     return {
@@ -586,27 +602,27 @@ def lstm_backward(dhs, x, h0, c0, hs, cs, W_xh, W_hh, b_h, dc_T=None, cache=None
 
 
 def clip_by_global_norm(grads, max_norm):
-    """Return (the gradients as a list, scaled so that their common norm is at most max_norm; the norm before).
+    """Return (clipped, norm): the gradients as a list, with a common norm of at most max_norm, and the norm they had.
 
     grads is a list of arrays of any shapes. All are multiplied by min(1, max_norm / ‖grads‖), where ‖grads‖ is the
     square root of the sum of squares over all entries of all arrays. Source: Pascanu, Mikolov and Bengio 2013.
     """
     if not isinstance(grads, list | tuple) or not grads:
         raise TypeError(f"grads is {_short(grads)}; expected a list of arrays, not an empty one")
-    if max_norm != float("inf"):
+    if not isinstance(max_norm, Real) or max_norm != float("inf"):
         _check_number("max_norm", max_norm, 0)
     _check({f"grads[{k}]": (gradient, "any") for k, gradient in enumerate(grads)})
     xp, max_norm = array_namespace(*grads), float(max_norm)  # a np.float64 would turn float32 into float64
     norm = xp.sqrt(sum((g * g).sum() for g in grads))
     one = xp.ones_like(norm)
-    scale = xp.where(norm > max_norm, max_norm / xp.where(norm > 0, norm, one), one)
+    scale = xp.where(norm > max_norm, max_norm / xp.where(norm > 0, norm, one), one)  # nothing is divided by 0
     return [g * scale for g in grads], norm
 
 
 # ======================================================================================================================
 # Part 2, PyTorch: stand-ins for torch.nn's recurrent layers and cells. What tells one network from another is its step,
-# in `_Elman`, `_Gru` and `_Lstm` at the end of this part. `_run_torch` takes it again and again, on any device; what is
-# faster on a CPU stands apart, in part 4.
+# in `_Elman`, `_Gru` and `_Lstm` at the end of this part. `_run_torch` repeats it for every step, on any device; what
+# is faster on a CPU stands apart, in part 4.
 
 
 def _check_options(options):
@@ -614,12 +630,20 @@ def _check_options(options):
     for name, value in options.items():
         if name in ("bias", "batch_first", "bidirectional"):
             if not isinstance(value, bool):
-                raise TypeError(f"{name} is {value!r}; expected True or False")
+                raise TypeError(f"{name} is {_short(value)}; expected True or False")
         elif name == "nonlinearity":
             _check_nonlinearity(value)
         elif name == "dropout":
             if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value <= 1:
-                raise ValueError(f"dropout is {value!r}; expected a probability, a number from 0 to 1")
+                raise ValueError(f"dropout is {_short(value)}; expected a probability, a number from 0 to 1")
+        elif name == "dtype":
+            if value is not None and not (isinstance(value, torch.dtype) and value in _DTYPES | _HALF):
+                raise TypeError(f"dtype is {_short(value)}; expected float32, float64, float16 or bfloat16 of PyTorch")
+        elif name == "device":
+            try:
+                torch.empty(0, device=value)
+            except (AssertionError, RuntimeError, TypeError) as error:
+                raise ValueError(f"device is {_short(value)}; expected one that PyTorch has here: {error}") from error
         else:
             _check_number(name, value, 0 if name == "proj_size" else 1, whole=True)
             if name == "proj_size" and value >= options["hidden_size"]:
@@ -671,7 +695,7 @@ class _Cell(_Weights):
 
     def __init__(self, gates, input_size, hidden_size, bias, device, dtype, **options):
         options = {"input_size": input_size, "hidden_size": hidden_size, "bias": bias, **options}
-        _check_options(options)
+        _check_options(options | {"device": device, "dtype": dtype})
         super().__init__()
         K, biases = gates * hidden_size, ("bias_ih", "bias_hh")
         shapes = {"weight_ih": (K, input_size), "weight_hh": (K, hidden_size)}
@@ -697,7 +721,7 @@ class _Layer(_Weights):
                  **options):  # fmt: skip
         options |= {"input_size": input_size, "hidden_size": hidden_size, "bias": bias, "num_layers": num_layers}
         options |= {"bidirectional": bidirectional, "proj_size": proj_size}
-        _check_options(options)
+        _check_options(options | {"device": device, "dtype": dtype})
         options["dropout"] = float(options["dropout"])
         if options["dropout"] > 0 and num_layers == 1:
             warnings.warn(
@@ -784,14 +808,14 @@ class _Layer(_Weights):
 
 
 class RNNCell(_Cell):
-    """One step of a plain recurrent network, h' = f(W_ih x + b_ih + W_hh h + b_hh): torch.nn.RNNCell's stand-in.
+    """One step of a plain recurrent network, with two biases, b_xh + b_hh for b_h: torch.nn.RNNCell's stand-in.
 
-    Call it with input (B, D), or (D,), and hx (B, H), or (H,); left out, hx is zero. It returns h', shaped like hx.
-    The weights are weight_ih (H, D), weight_hh (H, H), bias_ih (H,) and bias_hh (H,), the biases only with bias=True.
-    nonlinearity is "tanh" or "relu". Source: Elman 1990.
+    Call it with input (B, D), or (D,), and hx (B, H), or (H,); left out, hx is zero. It returns h_t, shaped like hx.
+    The weights have PyTorch's names: weight_ih (H, D) is W_xh, weight_hh (H, H) is W_hh, bias_ih (H,) is b_xh and
+    bias_hh (H,) is b_hh, the biases only with bias=True. nonlinearity is "tanh" or "relu". Source: Elman 1990.
     """
 
-    _network = property(lambda self: _Elman(self.nonlinearity))
+    _network = property(lambda self: _Elman(self.nonlinearity))  # at each use: the option may be changed, as torch.nn's
 
     def __init__(self, input_size, hidden_size, bias=True, nonlinearity="tanh", device=None, dtype=None):
         super().__init__(_Elman.gates, input_size, hidden_size, bias, device, dtype, nonlinearity=nonlinearity)
@@ -800,7 +824,7 @@ class RNNCell(_Cell):
 class GRUCell(_Cell):
     """One step of a gated recurrent unit, as `gru_step` has it: torch.nn.GRUCell's stand-in.
 
-    Call it with input (B, D), or (D,), and hx (B, H), or (H,); left out, hx is zero. It returns h', shaped like hx.
+    Call it with input (B, D), or (D,), and hx (B, H), or (H,); left out, hx is zero. It returns h_t, shaped like hx.
     The weights are those of `RNNCell` with 3H rows, the gates r, z, n. Source: Cho et al. 2014 and torch.nn.GRU.
     """
 
@@ -814,8 +838,8 @@ class LSTMCell(_Cell):
     """One step of a long short-term memory, as `lstm_step` has it: torch.nn.LSTMCell's stand-in.
 
     Call it with input (B, D), or (D,), and hx, a pair (h, c), each (B, H), or (H,); left out, both are zero. It returns
-    the pair (h', c'). The weights are those of `RNNCell` with 4H rows, the gates i, f, g, o; the two biases act only by
-    their sum. Source: Gers, Schmidhuber and Cummins 2000.
+    the pair (h_t, c_t). The weights are those of `RNNCell` with 4H rows, the gates i, f, g, o; the two biases act only
+    by their sum. Source: Gers, Schmidhuber and Cummins 2000.
     """
 
     _network = property(lambda self: _Lstm())
@@ -835,14 +859,14 @@ class RNN(_Layer):
     directions: layer 0 forwards, layer 0 backwards, layer 1 ... It returns the last layer's states, in the form of the
     input and H (or 2H) wide, and the states after the last step (the first, for the backwards direction), like hx.
 
-    The weights of layer k are weight_ih_lk (H, D), from layer 1 on (H, H) or (H, 2H), weight_hh_lk (H, H),
-    bias_ih_lk (H,) and bias_hh_lk (H,), with "_reverse" added for the second direction; each class loads the other's
+    The weights of layer k are weight_ih_lk (H, D), from layer 1 on (H, H) or (H, 2H), weight_hh_lk (H, H), bias_ih_lk
+    (H,) and bias_hh_lk (H,), with "_reverse" added for the second direction; `RNN` and torch.nn.RNN load each other's
     state_dict. On a CPU, in float32 and float64, sequences of one length run in NumPy, forward and backward; its
     threads are set by the environment (OMP_NUM_THREADS) and not by torch.set_num_threads. Everything else, and what is
     to be differentiated twice, traced or transformed, runs in PyTorch, step after step. Source: Elman 1990.
     """
 
-    _network = property(lambda self: _ElmanInNumPy(self.nonlinearity))
+    _network = property(lambda self: _ElmanInNumPy(self.nonlinearity))  # `_Elman` with more, in part 4
 
     def __init__(self, input_size, hidden_size, num_layers=1, nonlinearity="tanh", bias=True, batch_first=False,
                  dropout=0.0, bidirectional=False, device=None, dtype=None):  # fmt: skip
@@ -854,7 +878,8 @@ class RNN(_Layer):
 class GRU(_Layer):
     """A gated recurrent unit over whole sequences: torch.nn.GRU's stand-in.
 
-    Options, inputs, outputs and names as in `RNN`; the weights have 3H rows, the gates r, z, n of `gru_step`.
+    Options, inputs, outputs and names as in `RNN`; the weights have 3H rows, the gates r, z, n of `gru_step`. Source:
+    Cho et al. 2014 and torch.nn.GRU.
     """
 
     mode = "GRU"
@@ -871,7 +896,9 @@ class LSTM(_Layer):
 
     Options, inputs, outputs and names as in `RNN`, but hx and the final state are pairs (h, c); the weights have 4H
     rows, the gates i, f, g, o of `lstm_step`. With proj_size = P > 0 the state is h_t = W_hr (o_t ⊙ tanh(c_t)), P wide,
-    with a further weight weight_hr_lk (P, H). Source of the projection: Sak, Senior and Beaufays 2014.
+    and so are h0 and the output (2P in two directions): weight_hr_lk (P, H) is added, weight_hh_lk is (4H, P), and
+    weight_ih_lk is (4H, P), or (4H, 2P), from layer 1 on. Sources: Gers, Schmidhuber and Cummins 2000; of the
+    projection, Sak, Senior and Beaufays 2014.
     """
 
     mode = "LSTM"
@@ -898,7 +925,7 @@ def _run_torch(network, x, state, sizes, weights, reverse=False):
         if now[0].shape[0] > sizes[t]:  # forwards: the sequences that stand last are over
             ended.append([s[sizes[t] :] for s in now])
             now = [s[: sizes[t]] for s in now]
-        elif now[0].shape[0] < sizes[t]:  # backwards: they begin
+        elif now[0].shape[0] < sizes[t]:  # backwards: they begin here, at their end
             now = [torch.cat([s, s0[s.shape[0] : sizes[t]]]) for s, s0 in zip(now, state, strict=True)]
         now = network.step(from_x[t], now, W_hh, *rest)
         hs[t] = now[0]
@@ -912,7 +939,7 @@ class _Elman:
     def __init__(self, nonlinearity):
         self.nonlinearity = nonlinearity
 
-    def step(self, from_x, state, W_hh, b_hh, W_hr=None):
+    def step(self, from_x, state, W_hh, b_hh):
         """Return (h_t,) from the input's part of the sums, (B, H), and (h_{t-1},)."""
         return (_activate(from_x + linear(state[0], W_hh, b_hh), self.nonlinearity, torch),)
 
@@ -920,7 +947,7 @@ class _Elman:
 class _Gru:
     gates, states = 3, 1
 
-    def step(self, from_x, state, W_hh, b_hh, W_hr=None):
+    def step(self, from_x, state, W_hh, b_hh):
         """Return (h_t,) from the input's part of the sums, (B, 3H), and (h_{t-1},)."""
         _, z, n, _ = _gru_gates(from_x, linear(state[0], W_hh, b_hh), torch)
         return ((1 - z) * n + z * state[0],)
@@ -949,7 +976,7 @@ def state_gradients(layer, x, loss):
     LSTM with one layer and one direction; x (B, T, D), whatever the layer's batch_first; the initial state is zero.
     loss is a function of the states hs (B, T, H) that returns a scalar tensor.
     """
-    if getattr(layer, "num_layers", None) != 1 or layer.bidirectional or layer.proj_size:
+    if [getattr(layer, name, None) for name in ("num_layers", "bidirectional", "proj_size")] != [1, False, 0]:
         expected = "an RNN, GRU or LSTM with one layer, one direction and no projection"
         raise ValueError(f"layer is {_short(layer)}; expected {expected}")
     if not callable(loss):
@@ -959,23 +986,27 @@ def state_gradients(layer, x, loss):
     H, gates = W_hh.shape[1], W_hh.shape[0] // W_hh.shape[1]
     _check({"x": (x, "B T D"), "weight_ih_l0": (W_xh, f"{gates}H D")})
     network = _Elman(layer.nonlinearity) if gates == 1 else _Gru() if gates == 3 else _Lstm()
-    state, hs = [_zeros(x, H).requires_grad_()] * network.states, []
-    for from_x in linear(x, W_xh, b_xh).unbind(1):  # (B, K)
-        state = network.step(from_x, state, W_hh, b_hh)
-        hs.append(state[0])
-    L = loss(torch.stack(hs, 1))
-    if not isinstance(L, torch.Tensor) or L.ndim or not L.requires_grad:
-        raise ValueError(f"loss returned {_short(L)}; expected a scalar tensor computed from the states")
-    return torch.stack(torch.autograd.grad(L, hs), 1)  # (B, T, H)
+    with torch.enable_grad():  # also for a caller who has switched gradients off, and for weights that are frozen
+        state, hs = [_zeros(x, H).requires_grad_()] * network.states, []
+        for from_x in linear(x, W_xh, b_xh).unbind(1):  # (B, K)
+            state = network.step(from_x, state, W_hh, b_hh)
+            hs.append(state[0])
+        value = loss(torch.stack(hs, 1))
+    if not isinstance(value, torch.Tensor) or value.ndim or not value.requires_grad:
+        raise ValueError(f"loss returned {_short(value)}; expected a scalar tensor computed from the states")
+    return torch.stack(torch.autograd.grad(value, hs), 1)  # (B, T, H)
 
 
 def orthogonal_(W, gain=1.0):
-    """Fill a matrix, in place, with `gain` times a random orthogonal one, drawn uniformly; return it.
+    """Fill a matrix, in place, with gain times a random orthogonal one, drawn uniformly; return it.
 
-    All singular values are `gain`. Where gates are stacked, fill each one: `for W in weight.chunk(3): orthogonal_(W)`.
-    Source: Saxe, McClelland and Ganguli 2014.
+    All singular values are |gain|; if the matrix is not square, its rows or columns, whichever are fewer, are
+    orthogonal. Where gates are stacked, fill each one: ``for W in weight.chunk(3): orthogonal_(W)``. Source: Saxe,
+    McClelland and Ganguli 2014.
     """
     _check_matrix(W)
+    if W.dtype not in _DTYPES:
+        raise TypeError(f"W has dtype {W.dtype}; expected float32 or float64: fill one of these, then convert it")
     _check_number("gain", gain)
     return torch.nn.init.orthogonal_(W, gain)
 
@@ -987,9 +1018,10 @@ def identity_(W):
 
 
 def xavier_(W):
-    """Fill a matrix (fan_out, fan_in), in place, from U(±√(6 / (fan_in + fan_out))); return it.
+    """Fill a matrix, in place, from U(−a, a), a = √(6 / (fan_in + fan_out)); return it.
 
-    The fans are the matrix's own: H and H for W_hh, H and D for W_xh. Source: Glorot and Bengio 2010.
+    fan_out and fan_in are its numbers of rows and columns: H and H for W_hh, H and D for W_xh. Where gates are stacked,
+    fill each one, as with `orthogonal_`. Source: Glorot and Bengio 2010.
     """
     _check_matrix(W)
     return torch.nn.init.xavier_uniform_(W)
@@ -1013,11 +1045,11 @@ def set_update_bias_(gru, value):
 
 
 def generate(model, prompt, length, temperature=1.0, generator=None):
-    """Return `length` tokens drawn one after the other, (B, length) int64 on the model's device; no graph is kept.
+    """Return tokens drawn one after the other, (B, length) int64 on the model's device; no graph is kept.
 
     model(tokens, state) returns (logits, state) for tokens (B, T) and logits (B, T, V); state None begins a sequence.
-    prompt (B, T) is read first, in one call; after that only the newest token is, with the state carried along.
-    temperature divides the logits: below 1 likely tokens get likelier, and 0 takes the likeliest. generator is a
+    prompt (B, T) is read first, in one call; every later call reads the newest token only, with the state carried
+    along. temperature divides the logits: below 1 likely tokens get likelier, and 0 takes the likeliest. generator is a
     torch.Generator on the model's device, for draws that can be repeated. Call model.eval() first: in training, dropout
     goes on.
     """
@@ -1080,14 +1112,14 @@ def _set_gate_bias_(name, module, value, gates, kind):
 
 
 # ======================================================================================================================
-# Part 4, all steps of a layer at once, in NumPy: the same numbers as `_run_torch` gives, in less time on a CPU, and a
-# backward written by hand. It adds nothing to what a network is: a first reading may end here.
+# Part 4, all steps of a layer at once, in NumPy: the same numbers as `_run_torch` gives, up to rounding, in less time
+# on a CPU, and a backward written by hand. It adds nothing to what a network is: a first reading may end here.
 #
 # On a CPU, a small network's time goes into calls and memory more than into arithmetic: results are written into arrays
 # that lie there already, and the weights' gradients are one product after the loop. For the gated networks the batch is
 # the last axis, so that every gate is one piece of memory; v_t = [x_t; 1; h_{t-1}] makes one product of a step's sums,
 # W v = W_xh x + b + W_hh h, and one of all its weights' gradients; and what needs no later step is done for a block of
-# steps at once, no larger than a processor's cache.
+# steps at once, with half a megabyte of gates, so that they stay in a processor's cache. M = D + 1 + H.
 
 
 def _numpy_takes(first, *others):
@@ -1122,13 +1154,14 @@ def _run_numpy(network, x, state, sizes, weights, reverse=False):
 class _InNumPy(torch.autograd.Function):
     """One direction of one layer in NumPy: x (T, B, D) and the initial state to hs (T, B, H), h_T and c_T.
 
-    It keeps the network's equations and not the layer: a graph that held the layer that holds the graph would stay.
+    It keeps the network and not the layer: a layer that stores its output would hold a graph that holds the layer, and
+    both would stay in memory.
     """
 
     @staticmethod
     def forward(ctx, network, *inputs):
         (x, h0), keep = inputs[:2], ctx is not None
-        hs = x.new_empty((*x.shape[:2], h0.shape[1]))  # PyTorch's own memory: to be resized like that of any tensor
+        hs = x.new_empty((*x.shape[:2], h0.shape[1]))  # PyTorch's memory: NumPy's could not be resized
         with np.errstate(all="ignore"):  # silent on overflow as PyTorch is: one sees it in the result
             final, kept = network.forward(keep, hs.numpy(), *(t.numpy(force=True) for t in inputs))
         if keep:
@@ -1204,7 +1237,7 @@ class _GruInNumPy(_Gru):
         W_hn = np.concatenate([b_hh[:, None], W_hh], 1)[2 * H :]  # times [1; h]
         gates = _per_step(T, (4 * H, B), x, keep)  # n, r, z and W_hn h + b_hn
         steps = zip(v, v[:, : D + 1], v[:, D:], v[1:, D + 1 :], gates, strict=False)
-        for v_t, x_1, one_h, h_next, a in steps:  # (K, B), (D + 1, B), (1 + H, B), (H, B), (4H, B)
+        for v_t, x_1, one_h, h_next, a in steps:  # (M, B), (D + 1, B), (1 + H, B), (H, B), (4H, B)
             n, rz, h_n = a[:H], a[H : 3 * H], a[3 * H :]
             torch.from_numpy(W_rz.dot(v_t, out=rz)).sigmoid_()  # in place, and faster than by NumPy's tanh
             W_hn.dot(one_h, out=h_n)
@@ -1245,13 +1278,13 @@ class _LstmInNumPy(_Lstm):
         (T, B, D), H = x.shape, W_hh.shape[1]
         v, W = _augmented(x, h0, W_xh, b_xh + b_hh, W_hh)
         scale = np.repeat(np.array([0.5, 0.5, 1, 0.5], x.dtype), H)[:, None]  # σ(a) = ½ tanh(a/2) + ½, of i, f and o
-        W, scale = W * scale, scale.repeat(B, 1)  # (4H, K), (4H, B): faster than to broadcast
+        W, scale = W * scale, scale.repeat(B, 1)  # (4H, M), (4H, B): faster than to broadcast
         shift = 1 - scale
         gates, cs = _per_step(T, (4 * H, B), x, keep), _per_step(T + 1, (H, B), x, keep)
         tanh_cs = _per_step(T, (H, B), x, keep)
         cs[0][...] = c0.T
         steps = zip(v, v[1:, D + 1 :], gates, cs, cs[1:], tanh_cs, strict=False)
-        for v_t, h_next, a, c, c_next, tanh_c in steps:  # (K, B), (H, B), (4H, B), (H, B) ...
+        for v_t, h_next, a, c, c_next, tanh_c in steps:  # (M, B), (H, B), (4H, B), (H, B) ...
             np.tanh(W.dot(v_t, out=a), out=a)
             np.add(np.multiply(a, scale, out=a), shift, out=a)
             i, f, g, o = a.reshape(4, H, B)
@@ -1289,7 +1322,7 @@ class _LstmInNumPy(_Lstm):
 
 
 def _augmented(x, h0, W_xh, b, W_hh):
-    """Return v (T + 1, K, B) with v_t = [x_t; 1; h_{t-1}], so far only h_0, and W = [W_xh b W_hh], (…, K)."""
+    """Return v (T + 1, M, B), v_t = [x_t; 1; h_{t-1}], so far without h_1 ... h_T, and W = [W_xh b W_hh] (K, M)."""
     T, B, D = x.shape
     W = np.concatenate([W_xh, b[:, None], W_hh], 1)
     v = np.empty((T + 1, W.shape[1], B), x.dtype)
@@ -1303,7 +1336,7 @@ def _per_step(T, shape, x, keep):
 
 
 def _blocks(a):
-    """Return slices of steps, the last first, each about half a megabyte of a (T, K, B)."""
+    """Return slices of the steps of a (T, K, B), the last first, each about half a megabyte."""
     length = max(1, 500_000 // max(1, a[0].nbytes))
     return [slice(max(0, stop - length), stop) for stop in range(len(a), 0, -length)]
 
@@ -1320,7 +1353,7 @@ def _columns(a):
 
 def _add_gradients(dW, dx, das, das_x, v, W_xh, steps):
     """Add the steps' part of da vᵀ, summed over steps and batch, to dW, and fill in their part of dx, if wanted."""
-    rows, columns = np.concatenate(das, 1), np.concatenate(v[steps], 1)  # (…, t B), (K, t B)
+    rows, columns = np.concatenate(das, 1), np.concatenate(v[steps], 1)  # (…, t B), (M, t B)
     dW += rows @ columns.T
     if dx is not None:
         np.matmul(das_x.swapaxes(1, 2), W_xh, out=dx[steps])

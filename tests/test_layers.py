@@ -559,7 +559,9 @@ def test_a_layer_is_exported_for_any_size_of_batch(kind, options):
 def test_wrong_options_are_named():
     for kind, *_ in (*LAYERS, *CELLS):
         for name, bad in [("input_size", 0), ("input_size", 2.0), ("hidden_size", -1), ("hidden_size", "4"),
-                          ("hidden_size", True), ("bias", 1)]:  # fmt: skip
+                          ("hidden_size", True), ("bias", 1), ("bias", torch.ones(2)), ("dtype", torch.int64),
+                          ("dtype", torch.complex64), ("dtype", "float32"), ("dtype", np.dtype("float32")),
+                          ("dtype", []), ("device", "nowhere"), ("device", 1.5), ("device", "cpu:x")]:  # fmt: skip
             with pytest.raises((TypeError, ValueError), match=f"{name} is .*expected"):
                 getattr(rnncore, kind)(**({"input_size": D, "hidden_size": H} | {name: bad}))
     for kind in ("RNN", "GRU", "LSTM"):
@@ -582,8 +584,9 @@ def test_wrong_options_are_named():
             getattr(rnncore, kind)(D, H, **options)
         assert str(caught.value) == message
     for kind in ("RNN", "RNNCell"):
-        with pytest.raises(ValueError, match="nonlinearity is 'sigmoid'; expected 'tanh' or 'relu'"):
-            getattr(rnncore, kind)(D, H, nonlinearity="sigmoid")
+        for bad, shown in [("sigmoid", "'sigmoid'"), (None, "None"), (np.array(["tanh"]), "array")]:
+            with pytest.raises(ValueError, match=f"nonlinearity is {shown}.*; expected 'tanh' or 'relu'"):
+                getattr(rnncore, kind)(D, H, nonlinearity=bad)
     with pytest.warns(UserWarning, match="dropout") as caught:
         rnncore.GRU(D, H, dropout=0.5)
     assert caught[0].filename == __file__, "the warning points at the line that made the layer"

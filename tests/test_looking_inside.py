@@ -61,18 +61,41 @@ def test_state_gradients_leave_the_layer_as_it_was_and_work_when_it_is_frozen():
     assert all(parameter.grad is None for parameter in layer.parameters())
 
 
+def test_state_gradients_are_there_for_whoever_has_switched_gradients_off():
+    layer = layer_of(torch.nn.LSTM)
+    expected = rnncore.state_gradients(layer, inputs(), torch.sum)
+    with torch.no_grad():
+        assert torch.equal(rnncore.state_gradients(layer, inputs(), torch.sum), expected)
+        assert not torch.is_grad_enabled()
+
+
+ONE_SEQUENCE = "expected an RNN, GRU or LSTM with one layer"
+
+
 @pytest.mark.parametrize("options", [{"num_layers": 2}, {"bidirectional": True}])
 def test_state_gradients_refuse_a_layer_with_more_than_one_sequence_of_states(options):
-    with pytest.raises(ValueError, match="expected an RNN, GRU or LSTM with one layer"):
+    with pytest.raises(ValueError, match=ONE_SEQUENCE):
         rnncore.state_gradients(layer_of(torch.nn.GRU, **options), inputs(), torch.sum)
 
 
+def test_state_gradients_refuse_another_module_of_one_layer():
+    other = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(4, 2, batch_first=True), 1)
+    with pytest.raises(ValueError, match=ONE_SEQUENCE):
+        rnncore.state_gradients(other, inputs(), torch.sum)
+
+
 @pytest.mark.parametrize("shape", [(5, 5), (6, 4), (4, 6)])
-@pytest.mark.parametrize("gain", [1.0, 1.5])
+@pytest.mark.parametrize("gain", [1.0, 1.5, -2.0])
 def test_an_orthogonal_matrix_has_all_singular_values_equal_to_the_gain(shape, gain):
     W = torch.empty(shape, dtype=torch.float64)
     assert rnncore.orthogonal_(W, gain) is W
-    torch.testing.assert_close(torch.linalg.svdvals(W), torch.full((min(shape),), gain, dtype=torch.float64))
+    torch.testing.assert_close(torch.linalg.svdvals(W), torch.full((min(shape),), abs(gain), dtype=torch.float64))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_an_orthogonal_matrix_of_half_precision_is_refused_with_what_to_do(dtype):
+    with pytest.raises(TypeError, match=f"W has dtype {dtype}; expected float32 or float64: fill one of these, then"):
+        rnncore.orthogonal_(torch.zeros(3, 3, dtype=dtype))
 
 
 def test_the_gates_of_a_layer_can_be_filled_one_by_one():

@@ -1,9 +1,11 @@
 """The reference implementation against independent oracles: torch.nn, autograd, finite differences."""
 
 import inspect
+import re
 from dataclasses import dataclass
 
 import numpy as np
+import pybtex.database
 import pytest
 import torch
 from calls import FUNCTIONS, right_arguments, shape_of
@@ -338,10 +340,15 @@ def test_what_contradicts_a_tensor_is_named_to_the_letter(x, W_hh, message):
 
 
 @pytest.mark.parametrize("name", ["rnn_step", "rnn_step_backward", "rnn_forward", "rnn_backward"])
-def test_every_function_of_the_plain_network_refuses_an_unknown_nonlinearity(name):
+@pytest.mark.parametrize(
+    ("nonlinearity", "shown"),
+    [("sigmoid", "'sigmoid'"), (None, "None"), (np.array(["tanh", "relu"]), r"array\(.*\)")],
+    ids=["sigmoid", "None", "an array"],
+)
+def test_every_function_of_the_plain_network_refuses_an_unknown_nonlinearity(name, nonlinearity, shown):
     function = getattr(rnncore, name)
-    with pytest.raises(ValueError, match="nonlinearity is 'sigmoid'; expected 'tanh' or 'relu'"):
-        function(**right_arguments(function), nonlinearity="sigmoid")
+    with pytest.raises(ValueError, match=f"nonlinearity is {shown}; expected 'tanh' or 'relu'"):
+        function(**right_arguments(function), nonlinearity=nonlinearity)
 
 
 def test_gates_that_are_not_stacked_as_they_should_be_are_named():
@@ -368,7 +375,9 @@ def test_a_range_of_steps_outside_the_sequence_is_refused(start, stop, error):
     [([], 1.0, "grads is []"), (np.ones(3), 1.0, "expected a list"), ([np.ones(2), [1.0]], 1.0, "grads[1] is a list"),
      ("a" * 58, 1.0, f"grads is '{'a' * 58}'; expected"), ("a" * 59, 1.0, f"grads is '{'a' * 59} …; expected"),
      ([np.ones(2)], -1, "max_norm is -1"), ([np.ones(2)], float("nan"), "max_norm is nan"),
-     ([np.ones(2)], -(10**99), f"max_norm is -1{'0' * 58} …; expected")],
+     ([np.ones(2)], -(10**99), f"max_norm is -1{'0' * 58} …; expected"),
+     ([np.ones(2)], np.array([1.0, 2.0]), "max_norm is array([1., 2.]); expected a finite number of at least 0"),
+     ([np.ones(2)], torch.ones(2), "max_norm is tensor([1., 1.]); expected a finite number of at least 0")],
 )  # fmt: skip
 def test_what_cannot_be_clipped_is_named(grads, max_norm, message):
     with pytest.raises((TypeError, ValueError)) as caught:
@@ -376,13 +385,29 @@ def test_what_cannot_be_clipped_is_named(grads, max_norm, message):
     assert message in str(caught.value)
 
 
-def test_every_public_function_states_its_shapes():
+def test_every_equation_states_its_shapes_and_its_source():
     public = [
         f for name, f in vars(rnncore).items() if inspect.isfunction(f) and name.split("_")[0] in ("rnn", "gru", "lstm")
     ]
     assert len(public) == 13
     for function in public:
         assert "(B" in inspect.getdoc(function), function.__name__
+        assert sources(inspect.getdoc(function)), function.__name__
+
+
+def test_every_source_is_in_the_bibliography(root):
+    entries = pybtex.database.parse_file(root / "references.bib").entries.values()
+    known = {(e.persons["author"][0].last_names[0], e.fields["year"]) for e in entries if "author" in e.persons}
+    cited = sources(inspect.getsource(rnncore))
+    assert len(cited) > 10
+    assert cited <= known
+
+
+def sources(text):
+    """Return (first author, year) of each citation, such as Cho et al. 2014 or Saxe, McClelland and Ganguli 2014."""
+    text = re.sub(r"[#\s]+", " ", text)
+    name = r"[A-Z]\w+"
+    return set(re.findall(rf"(?<!and )\b({name})(?: et al\.|(?:, {name})* and {name})? ((?:19|20)\d\d)", text))
 
 
 def wrong_shapes(function, name):
