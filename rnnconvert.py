@@ -64,7 +64,7 @@ CONVENTIONS = {
 def to_rnncore(convention, W_x, W_h, b_x=None, b_h=None):
     """Return a convention's weights as rnncore takes them.
 
-    convention is a name of `CONVENTIONS`. W_x is (kH, D) and W_h (kH, H), or with row vectors (D, kH) and (H, kH);
+    convention is a name of ``CONVENTIONS``. W_x is (kH, D) and W_h (kH, H), or with row vectors (D, kH) and (H, kH);
     biases are (kH,), and None stands for zeros. Of a convention with one bias, that is b_x.
 
     Returns {"W_xh" (3H, D), "W_hh" (3H, H), "b_xh" (3H,), "b_hh" (3H,)} of a GRU, in the order r, z, n; of an LSTM

@@ -1000,9 +1000,9 @@ def state_gradients(layer, x, loss):
 def orthogonal_(W, gain=1.0):
     """Fill a matrix, in place, with gain times a random orthogonal one, drawn uniformly; return it.
 
-    All singular values are |gain|; if the matrix is not square, its rows or columns, whichever are fewer, are
-    orthogonal. Where gates are stacked, fill each one: ``for W in weight.chunk(3): orthogonal_(W)``. Source: Saxe,
-    McClelland and Ganguli 2014.
+    All singular values are gain, but for its sign; if the matrix is not square, its rows or columns, whichever are
+    fewer, are orthogonal. Where gates are stacked, fill each one: ``for W in weight.chunk(3): orthogonal_(W)``. Source:
+    Saxe, McClelland and Ganguli 2014.
     """
     _check_matrix(W)
     if W.dtype not in _DTYPES:
