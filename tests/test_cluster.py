@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections import namedtuple
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import lab
@@ -220,8 +221,13 @@ def test_a_worker_that_is_not_fit_is_named_with_the_reason_and_gets_nothing(cour
 
 @pytest.mark.parametrize("nowhere", ["tls://127.0.0.1:9", "http://127.0.0.1:9", "127.0.0.1", ""])
 def test_an_address_at_which_no_scheduler_can_answer_is_named(nowhere, capfd):
-    with pytest.raises(Problem) as caught, Cluster(nowhere, None, print):
-        pass
+    def reach():
+        with Cluster(nowhere, None, print):
+            pass
+
+    # In a thread of its own, since in this one the event loop of another test's browser may be running.
+    with ThreadPoolExecutor() as threads, pytest.raises(Problem) as caught:
+        threads.submit(reach).result()
     assert f"no Dask scheduler answers at {nowhere!r} (" in str(caught.value)
     assert capfd.readouterr() == ("", "")
 
