@@ -12,8 +12,8 @@ equations too.
 Every wrong argument is refused with a TypeError or a ValueError that names it, what came and what was expected.
 
 Part 2, PyTorch. RNNCell, GRUCell, LSTMCell, RNN, GRU and LSTM take and give what their namesakes in torch.nn do, and
-load their weights. Left out are quantisation, TorchScript, the private list _flat_weights, complex numbers, and being
-an instance of torch.nn.RNNBase with its helpers.
+load their weights. Left out are quantisation, TorchScript, tracing by torch.fx, the private list _flat_weights, complex
+numbers, resizing the memory of a tensor that a layer has read on a CPU, and being an instance of torch.nn.RNNBase.
 
 Part 3, looking inside. Functions for PyTorch's recurrent modules: gradients of every state, initialisation, sampling.
 
@@ -82,10 +82,12 @@ def _check(arrays, known=(), more_dtypes=frozenset(), mixed=False, like=None):
             continue
         # not NumPy's subclasses: the product of two matrices or masked arrays means something else
         is_tensor = isinstance(array, torch.Tensor)
-        kind = "PyTorch tensor" if is_tensor else "NumPy array" if type(array) is np.ndarray else None
+        is_dense = is_tensor and array.layout is torch.strided and not array.is_nested
+        kind = "PyTorch tensor" if is_dense else "NumPy array" if type(array) is np.ndarray else None
         if kind is None:
+            came = "sparse or nested tensor, not a dense one" if is_tensor else type(array).__name__
             expected = first[1] if first else "NumPy array or a PyTorch tensor"
-            raise TypeError(f"{name} is a {type(array).__name__}; expected a {expected} {_shape(axes)}")
+            raise TypeError(f"{name} is a {came}; expected a {expected} {_shape(axes)}")
         if array.dtype not in _DTYPES and array.dtype not in more_dtypes:
             raise TypeError(f"{name} has dtype {array.dtype}; expected float32 or float64: convert it first")
         first = first or (name, kind, array)
@@ -209,8 +211,9 @@ def rnn_step(x, h, W_xh, W_hh, b_h, nonlinearity="tanh"):
 
 def _activate(a, nonlinearity, xp):
     """Return f(a)."""
-    # not maximum, whose gradient at 0 is ½ in PyTorch; and a <= 0, not a > 0, lets a nan through
-    return xp.tanh(a) if nonlinearity == "tanh" else xp.where(a <= 0, xp.zeros_like(a), a)
+    if nonlinearity == "tanh":
+        return xp.tanh(a)
+    return torch.relu(a) if isinstance(a, torch.Tensor) else np.maximum(a, 0)  # torch.maximum's gradient at 0 is ½
 
 
 def _slope(h, nonlinearity, xp):
@@ -629,7 +632,7 @@ def _check_options(options):
     """Raise on the first option of a constructor that is not what torch.nn's documentation asks for."""
     for name, value in options.items():
         if name in ("bias", "batch_first", "bidirectional"):
-            if not isinstance(value, bool):
+            if not isinstance(value, bool | np.bool_):
                 raise TypeError(f"{name} is {_short(value)}; expected True or False")
         elif name == "nonlinearity":
             _check_nonlinearity(value)
@@ -656,10 +659,18 @@ class _Weights(torch.nn.Module):
 
     def _make(self, options, shapes, device, dtype):
         """Keep the options as attributes and draw weights of these shapes; a shape of None makes a name without one."""
-        self.__dict__.update(options)
+        self.__dict__.update(options, _shapes=shapes)
         for name, shape in shapes.items():
             self.register_parameter(name, shape and torch.nn.Parameter(torch.empty(shape, device=device, dtype=dtype)))
         self.reset_parameters()
+
+    def _read(self):
+        """Return the weights, each looked up once (a parametrization may draw it anew); raise on a wrong shape."""
+        weights = [getattr(self, name) for name in self._shapes]
+        for W, (name, shape) in zip(weights, self._shapes.items(), strict=True):
+            if W is not None and W.shape != shape:
+                raise ValueError(f"{name} has shape {tuple(W.shape)}; expected {shape}")
+        return weights
 
     def reset_parameters(self):
         """Draw all weights and biases from U(−1/√H, 1/√H), in torch.nn's order: one seed gives the same weights."""
@@ -702,12 +713,12 @@ class _Cell(_Weights):
         self._make(options, shapes | dict.fromkeys(biases, (K,) if bias else None), device, dtype)
 
     def forward(self, input, hx=None):
+        W_xh, W_hh, b_xh, b_hh = self._read()
         batch = "" if torch.is_tensor(input) and input.ndim == 1 else "B "
-        states = self._checked_states(hx, f"{batch}H", self.weight_ih, {"input": (input, f"{batch}D")})
+        states = self._checked_states(hx, f"{batch}H", W_xh, {"input": (input, f"{batch}D")})
         if states is None:
             states = (input.new_zeros(self.hidden_size),) * self._network.states  # for each of the batch
-        from_x = linear(input, self.weight_ih, self.bias_ih)
-        states = self._network.step(from_x, states, self.weight_hh, self.bias_hh)
+        states = self._network.step(linear(input, W_xh, b_xh), states, W_hh, b_hh)
         return states if self._network.states == 2 else states[0]
 
 
@@ -728,25 +739,21 @@ class _Layer(_Weights):
                 "dropout option adds dropout after all but the last layer: with num_layers=1, none", stacklevel=3
             )
         super().__init__()
-        K, P, shapes = gates * hidden_size, proj_size or hidden_size, {}
+        K, P, shapes, self._all_weights = gates * hidden_size, proj_size or hidden_size, {}, []
         for k in range(num_layers):
             D = P * (1 + bidirectional) if k else input_size
             of_one = {"weight_ih": (K, D), "weight_hh": (K, P)} | ({"bias_ih": (K,), "bias_hh": (K,)} if bias else {})
             of_one |= {"weight_hr": (P, hidden_size)} if proj_size else {}
             for end in ("", "_reverse")[: 1 + bidirectional]:
-                shapes |= {f"{name}_l{k}{end}": shape for name, shape in of_one.items()}
+                named = {f"{name}_l{k}{end}": shape for name, shape in of_one.items()}
+                self._all_weights.append(list(named))  # private in torch.nn too, but much used to find the biases
+                shapes |= named
         self._make(options, shapes, device, dtype)
 
     @property
     def all_weights(self):
         """The weights and biases as lists, one for each layer and direction, as in torch.nn."""
-        ends = [f"_l{k}{end}" for k in range(self.num_layers) for end in ("", "_reverse")[: 1 + self.bidirectional]]
-        return [[W for W in self._weights(end) if W is not None] for end in ends]
-
-    def _weights(self, end):
-        """Return W_xh, W_hh, b_xh, b_hh of one layer and direction, None for a lacking bias, and W_hr if it has one."""
-        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")[: 5 if self.proj_size else 4]
-        return [getattr(self, name + end, None) for name in names]
+        return [[getattr(self, name) for name in names] for names in self._all_weights]
 
     def flatten_parameters(self):
         """Do nothing: for torch.nn this gathers the weights in one piece of memory, for cuDNN."""
@@ -757,50 +764,62 @@ class _Layer(_Weights):
         known = {"L": (self.num_layers * (1 + self.bidirectional), "num_layers and bidirectional")}
         known["P"] = (self.proj_size, "proj_size")
         if packed:
-            sizes = input.batch_sizes.tolist()
+            sizes, order, back = input.batch_sizes.tolist(), input.sorted_indices, input.unsorted_indices
+            if not sizes or sizes != sorted(sizes, reverse=True) or sizes[-1] < 0 or sum(sizes) != len(input.data):
+                came = f"{_short(sizes)}, for {len(input.data)} rows of input.data"
+                raise ValueError(f"input.batch_sizes is {came}; expected sizes that never grow, as many rows in all")
+            if order is not None and len(order) != sizes[0]:
+                raise ValueError(f"input.sorted_indices has {len(order)} entries; expected {sizes[0]}, batch_sizes[0]")
             known["B"] = (sizes[0], "input.batch_sizes")
             inputs = {"input.data": (input.data, "N D")}
         else:
             inputs = {"input": (input, "T D" if single else "B T D" if self.batch_first else "T B D")}
-        states = self._checked_states(hx, "L H" if single else "L B H", self.weight_ih_l0, inputs, known)
+        weights, n = self._read(), len(self._all_weights[0])
+        weights = [weights[k : k + n] for k in range(0, len(weights), n)]  # of each layer and direction
+        states = self._checked_states(hx, "L H" if single else "L B H", weights[0][0], inputs, known)
 
         if packed:
-            order, back = input.sorted_indices, input.unsorted_indices
             if states and order is not None:
                 states = [s.index_select(1, order) for s in states]
-            equal = sizes[0] == sizes[-1]
-            hs, states = self._run(input.data.unflatten(0, (-1, sizes[0])) if equal else input.data, states, sizes)
+            x = input.data.unflatten(0, (len(sizes), sizes[0])) if sizes[0] == sizes[-1] else input.data
+            hs, states = self._run(x, states, sizes, weights)
             output = PackedSequence(hs.flatten(0, -2), input.batch_sizes, order, back)
             if back is not None:
                 states = [s.index_select(1, back) for s in states]
         else:
-            x = input.unsqueeze(1) if single else input.transpose(0, 1) if self.batch_first else input  # (T, B, D)
+            x = input.unsqueeze(1) if single else input  # (T, B, D)
+            if self.batch_first and not single:
+                x = x.transpose(0, 1).contiguous()  # torch.nn too makes a copy: whoever changes the input later, may
             if states and single:
                 states = [s.unsqueeze(1) for s in states]
-            hs, states = self._run(x, states, [x.shape[1]] * len(x))
+            hs, states = self._run(x, states, [x.shape[1]] * len(x), weights)
             output = hs.squeeze(1) if single else hs.transpose(0, 1) if self.batch_first else hs
             if single:
                 states = [s.squeeze(1) for s in states]
         return output, (tuple(states) if self._network.states == 2 else states[0])
 
-    def _run(self, x, states, sizes):
+    def _run(self, x, states, sizes, weights):
         """Run all layers; return the last one's states and all final states, a list of (L, B, H).
 
-        For x, sizes and the form of the states see `_run_torch`.
+        For x, sizes and the form of the states see `_run_torch`; weights is a list for each layer and direction.
         """
         network, final = self._network, []
         widths = (self.proj_size or self.hidden_size, self.hidden_size)[: network.states]
+        cast = network.states == 2 and not self.proj_size and x.ndim == 3 and x.is_cpu and x.dtype != torch.float64
+        cast = cast and torch.is_autocast_enabled("cpu")  # where torch.nn computes an LSTM's states in half precision
         for k in range(self.num_layers):
             x = dropout(x, self.dropout, self.training) if k else x
             layer = []
             for end in ("", "_reverse")[: 1 + self.bidirectional]:
-                weights, of = self._weights(f"_l{k}{end}"), len(final)
+                of = len(final)
                 state = [s[of] for s in states] if states else [x.new_zeros(sizes[0], width) for width in widths]
-                if network.states == 2 and not self.proj_size and x.is_cpu and torch.is_autocast_enabled("cpu"):
-                    state = [s.to(torch.get_autocast_dtype("cpu")) for s in state]  # as torch.nn does, in an LSTM
-                plain = x.ndim == 3 and not self.proj_size and _numpy_takes(x, *state, *weights)
+                if cast:
+                    state = [s.to(torch.get_autocast_dtype("cpu")) for s in state]
+                W_xh, W_hh, *rest = weights[of]
+                of_one = (W_xh, W_hh, *(rest if self.bias else (None, None, *rest)))
+                plain = x.ndim == 3 and not self.proj_size and _numpy_takes(x, *state, *of_one)
                 run = _run_numpy if plain else _run_torch
-                hs, last = run(network, x, state, sizes, weights, end != "")  # (…, H), each (B, H)
+                hs, last = run(network, x, state, sizes, of_one, end != "")  # (…, H), each (B, H)
                 layer.append(hs)
                 final.append(last)
             x = torch.cat(layer, -1) if self.bidirectional else hs
@@ -866,13 +885,13 @@ class RNN(_Layer):
     to be differentiated twice, traced or transformed, runs in PyTorch, step after step. Source: Elman 1990.
     """
 
+    mode = property(lambda self: f"RNN_{self.nonlinearity.upper()}")
     _network = property(lambda self: _ElmanInNumPy(self.nonlinearity))  # `_Elman` with more, in part 4
 
     def __init__(self, input_size, hidden_size, num_layers=1, nonlinearity="tanh", bias=True, batch_first=False,
                  dropout=0.0, bidirectional=False, device=None, dtype=None):  # fmt: skip
         super().__init__(_Elman.gates, input_size, hidden_size, bias, device, dtype, num_layers, bidirectional,
                          nonlinearity=nonlinearity, batch_first=batch_first, dropout=dropout)  # fmt: skip
-        self.mode = f"RNN_{nonlinearity.upper()}"
 
 
 class GRU(_Layer):
@@ -1134,7 +1153,8 @@ def _numpy_takes(first, *others):
         and not torch._C._are_functorch_transforms_active()
         and not torch._C._len_torch_dispatch_stack()
         and all(
-            t is None or (type(t) in plain and t.is_cpu and t.dtype is dtype and not batched(t))
+            t is None
+            or (type(t) in plain and t.is_cpu and t.dtype is dtype and t.layout is torch.strided and not batched(t))
             for t in (first, *others)
         )
     )
@@ -1142,12 +1162,12 @@ def _numpy_takes(first, *others):
 
 def _run_numpy(network, x, state, sizes, weights, reverse=False):
     """Return what `_run_torch` does, for sequences of one length, x (T, B, D)."""
-    W_xh, W_hh, b_xh, b_hh = weights
-    if b_xh is None:
-        b_xh = b_hh = W_hh.new_zeros(len(W_hh))
-    inputs = (x.flip(0) if reverse else x, *state, W_xh, W_hh, b_xh, b_hh)
-    run = _InNumPy.apply if torch.is_grad_enabled() else partial(_InNumPy.forward, None)  # None: keep nothing
-    hs, *final = run(network, *inputs)
+    W_xh, W_hh, *biases = weights
+    biases = [W_hh.new_zeros(len(W_hh)) if b is None else b for b in biases]
+    run, x = partial(_InNumPy.forward, None), x.flip(0) if reverse else x  # None: keep nothing
+    if torch.is_grad_enabled():
+        run, x = _InNumPy.apply, x.view_as(x)  # x itself, if kept, would follow an assignment to its .data
+    hs, *final = run(network, x, *state, W_xh, W_hh, *biases)
     return hs.flip(0) if reverse else hs, final
 
 
@@ -1161,33 +1181,42 @@ class _InNumPy(torch.autograd.Function):
     @staticmethod
     def forward(ctx, network, *inputs):
         (x, h0), keep = inputs[:2], ctx is not None
-        hs = x.new_empty((*x.shape[:2], h0.shape[1]))  # PyTorch's memory: NumPy's could not be resized
+        hs = x.new_empty((*x.shape[:2], h0.shape[1]))
         with np.errstate(all="ignore"):  # silent on overflow as PyTorch is: one sees it in the result
-            final, kept = network.forward(keep, hs.numpy(), *(t.numpy(force=True) for t in inputs))
+            arrays = [t.numpy(force=True) for t in inputs]
+            final, kept = network.forward(keep, hs.numpy(), *arrays)
         if keep:
-            ctx.network, ctx.inputs = network, len(inputs)
+            ctx.network, ctx.weights = network, arrays[-4:]  # these do not follow an assignment to a weight's .data
             ctx.save_for_backward(*inputs, *map(torch.from_numpy, kept))
         return (hs, *map(_tensor, final))
 
     @staticmethod
     def backward(ctx, *grads):
         saved = ctx.saved_tensors  # read once: a checkpoint unpacks them once only
-        inputs = saved[: ctx.inputs]
-        if torch.is_grad_enabled() or not _numpy_takes(*grads):  # to be differentiated again, batched, traced
-            with torch.autocast("cpu", enabled=False):  # as the forward ran
-                _, back = torch.func.vjp(lambda *inputs: _InNumPy._in_torch(ctx.network, *inputs), *inputs)
-                return None, *back(grads)
-        arrays = (t.numpy(force=True) for t in (*grads, *saved))
+        inputs = saved[: 5 + ctx.network.states]
+        if torch.is_grad_enabled() or not _numpy_takes(*grads):
+            return None, *_InNumPy._in_torch(ctx.network, inputs, grads)
+        came, kept = ([t.numpy(force=True) for t in some] for some in ((*grads, *inputs[:-4]), saved[len(inputs) :]))
         with np.errstate(all="ignore"):
-            found = ctx.network.backward(ctx.needs_input_grad[1], *arrays)
+            found = ctx.network.backward(ctx.needs_input_grad[1], *came, *ctx.weights, *kept)
         return None, *(None if a is None else _tensor(a) for a in found)
 
     @staticmethod
-    def _in_torch(network, x, *others):
-        """Return what the forward does, by the steps written in PyTorch."""
-        state, weights = others[: network.states], others[network.states :]
-        hs, last = _run_torch(network, x, state, [x.shape[1]] * len(x), weights)
-        return (hs, *last)
+    def _in_torch(network, inputs, grads):
+        """Return the gradients by the steps written in PyTorch: to be differentiated again, batched or traced."""
+
+        def run(x, *others):
+            state, weights = others[: network.states], others[network.states :]
+            hs, last = _run_torch(network, x, state, [x.shape[1]] * len(x), weights)
+            return (hs, *last)
+
+        with torch.autocast("cpu", enabled=False):  # as the forward ran
+            if not torch.is_grad_enabled():
+                return torch.func.vjp(run, *inputs)[1](grads)
+            inputs = [t.view_as(t) for t in inputs]  # without what one of them may depend on in another
+            wanted = [t for t in inputs if t.requires_grad]  # not by vjp, which refuses a checkpoint's hooks
+            found = iter(torch.autograd.grad(run(*inputs), wanted, grads, create_graph=True, allow_unused=True))
+            return [next(found) if t.requires_grad else None for t in inputs]
 
 
 def _tensor(a):
@@ -1216,10 +1245,13 @@ class _ElmanInNumPy(_Elman):
         if self.nonlinearity == "tanh":
             np.subtract(1, np.multiply(hs, hs, out=das), out=das)  # times dL/dh_t it is dL/da_t
         else:
-            np.greater(hs, 0, out=das)
+            np.logical_not(hs <= 0, out=das)  # a nan passes, as in PyTorch
         for dh_t, da in _backwards(dhs, das):  # (B, H), (B, H)
             dh += dh_t
-            np.multiply(da, dh, da)
+            if self.nonlinearity == "tanh":
+                np.multiply(da, dh, da)
+            else:
+                np.copyto(da, np.where(da, dh, 0))  # not 0 times inf, which is nan
             da.dot(W_hh, dh)
         das, before = das.reshape(T * B, H), before.reshape(T * B, H)
         dx = (das @ W_xh).reshape(T, B, D) if needs_dx else None

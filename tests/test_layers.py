@@ -17,7 +17,7 @@ import torch.nn.utils.prune
 from calls import CELL_IDS, CELLS, LAYER_IDS, LAYERS, B, D, H, T, flat, leaf, normal, run, states_for, to
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pack_sequence
 from torch.utils.checkpoint import checkpoint
 
 import rnncore
@@ -187,11 +187,39 @@ def test_all_weights_flatten_parameters_and_mode_are_there(kind, options):
         ours, theirs = pair(kind, num_layers=2, bidirectional=bidirectional, bias=bias, **options)
         shapes = [[[w.shape for w in ws] for ws in layer.all_weights] for layer in (ours, theirs)]
         assert shapes[0] == shapes[1]
+        assert ours._all_weights == theirs._all_weights, "private, but much used to find the biases"
     assert ours.all_weights[3][0] is ours.weight_ih_l1_reverse
     before = [w.clone() for w in ours.parameters()]
     assert ours.flatten_parameters() is None
     assert all(torch.equal(a, b) for a, b in zip(before, ours.parameters(), strict=True))
     assert ours.mode == theirs.mode
+
+
+def test_an_own_reset_of_the_parameters_finds_the_mode():
+    class Own(rnncore.RNN):
+        def reset_parameters(self):
+            super().reset_parameters()
+            self.seen = self.mode
+
+    assert Own(D, H, nonlinearity="relu").seen == "RNN_RELU"
+
+
+@pytest.mark.parametrize(("kind", "options"), [*LAYERS, *CELLS], ids=[*LAYER_IDS, *CELL_IDS])
+def test_a_call_looks_up_each_weight_once(kind, options):
+    class Counted(torch.nn.Module):
+        looked_up = 0
+
+        def forward(self, W):
+            self.looked_up += 1
+            return W
+
+    ours, _ = pair(kind, **options)
+    counted = {name: Counted() for name, _ in list(ours.named_parameters())}
+    for name, counter in counted.items():
+        torch.nn.utils.parametrize.register_parametrization(ours, name, counter)
+        counter.looked_up = 0
+    ours(normal(B, D) if kind.endswith("Cell") else normal(T, B, D))
+    assert {name: counter.looked_up for name, counter in counted.items()} == dict.fromkeys(counted, 1)
 
 
 # The hand-written backward and its company: derivatives of every order, transforms, other dtypes.
@@ -270,6 +298,18 @@ def test_autocast_gives_what_torch_gives(kind, options):
     for found, expected in zip(*results, strict=True):
         assert found.dtype == expected.dtype
         torch.testing.assert_close(found.double(), expected.double(), rtol=0.05, atol=0.05)
+
+
+@every_layer
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("lengths", [None, [5, 3, 2], [5, 5, 5]], ids=["padded", "packed", "packed, equal lengths"])
+def test_autocast_gives_torchs_dtypes(kind, options, dtype, lengths):
+    x = normal(T, B, D).to(dtype)
+    with torch.autocast("cpu", torch.bfloat16):
+        results = [
+            flat(m(pack_padded_sequence(x, lengths) if lengths else x)) for m in pair(kind, dtype=dtype, **options)
+        ]
+    assert [found.dtype for found in results[0]] == [expected.dtype for expected in results[1]]
 
 
 @pytest.mark.parametrize(("kind", "options"), [*LAYERS, *CELLS], ids=[*LAYER_IDS, *CELL_IDS])
@@ -409,6 +449,79 @@ def test_a_graph_is_walked_once_unless_kept_and_changed_inputs_are_noticed(kind,
 
 
 @every_layer
+def test_weights_exchanged_after_the_forward_do_not_reach_its_gradients(kind, options):
+    found = []
+    for module in pair(kind, **options):
+        x = normal(T, B, D).requires_grad_()
+        loss = module(x)[0].square().sum()
+        for tensor in (x, *module.parameters()):
+            tensor.data = torch.zeros_like(tensor)  # as an average of weights is put in their place, to try it
+        loss.backward()
+        found.append(([], [x.grad, *(p.grad for p in module.parameters())]))
+    assert_same(*found)
+
+
+@every_layer
+@pytest.mark.parametrize("change", ["of the tensor", "of its NumPy array"])
+def test_a_batch_first_input_may_be_overwritten_before_the_backward_as_with_torch(kind, options, change):
+    found = []
+    for module in pair(kind, batch_first=True, **options):
+        array = normal(B, T, D).numpy()
+        x = torch.from_numpy(array)
+        loss = module(x)[0].square().sum()
+        if change == "of the tensor":
+            x.zero_()
+        else:
+            array[...] = 0
+        loss.backward()
+        found.append(([], [p.grad for p in module.parameters()]))
+    assert_same(*found)
+
+
+@every_layer
+def test_one_bias_may_be_taken_away(kind, options):
+    x = normal(T, B, D)
+    for gone, left in [("bias_ih_l0", "bias_hh_l0"), ("bias_hh_l0", "bias_ih_l0")]:
+        ours, same = pair(kind, **options)[0], pair(kind, **options)[0]
+        setattr(ours, gone, None)
+        torch.nn.init.zeros_(getattr(same, gone))
+        results = [flat(module(x)) for module in (ours, same)]
+        for found, expected in zip(*results, strict=True):
+            torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+        results[0][0].sum().backward()
+        assert getattr(ours, left).grad is not None
+
+
+@pytest.mark.parametrize("case", ["nan in the input", "an infinite gradient", "a gradient of a gradient"])
+def test_a_rectified_network_has_torchs_gradients_at_its_corner_and_beyond(case):
+    found = []
+    for module in pair("RNN", nonlinearity="relu", bidirectional=True):
+        x = torch.full((T, B, D), float("nan") if case == "nan in the input" else 1.0, dtype=torch.float64)
+        if case == "an infinite gradient":
+            torch.nn.init.constant_(module.bias_ih_l0, -9.0)
+        output = module(x.requires_grad_())[0]
+        outside = torch.full_like(output, float("inf") if case == "an infinite gradient" else 1.0)
+        if case == "a gradient of a gradient":
+            (gradient,) = torch.autograd.grad(output, x, outside, create_graph=True)
+            found.append(([], [gradient, *torch.autograd.grad(gradient.sum(), x)]))
+        else:
+            output.backward(outside)
+            found.append(([], [x.grad, *(p.grad for p in module.parameters())]))
+    for ours, theirs in zip(found[0][1], found[1][1], strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10, equal_nan=True)
+
+
+@every_layer
+def test_sparse_weights_are_multiplied_by_as_torch_does(kind, options):
+    results = []
+    for module in pair(kind, **options):
+        module.weight_ih_l0 = torch.nn.Parameter(module.weight_ih_l0.detach().to_sparse())
+        results.append(flat(module(normal(T, B, D))))
+    for found, expected in zip(*results, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+
+
+@every_layer
 def test_frozen_weights_and_inputs_without_gradient_are_left_alone(kind, options):
     found = []
     for module in pair(kind, num_layers=2, **options):
@@ -504,6 +617,26 @@ def test_a_checkpoint_recomputes_the_layer(kind, options, reentrant):
 
 
 @every_layer
+@pytest.mark.parametrize("around", ["a checkpoint", "saved tensors on the CPU"])
+def test_a_gradients_penalty_may_stand_in_whatever_watches_the_saved_tensors(kind, options, around):
+    found = []
+    for module in pair(kind, **options):
+        x = normal(T, B, D).requires_grad_()
+
+        def penalty(x, module=module):
+            (gradient,) = torch.autograd.grad(module(x)[0].square().sum(), x, create_graph=True)
+            return gradient.square().sum()
+
+        if around == "a checkpoint":
+            checkpoint(penalty, x, use_reentrant=False).backward()
+        else:
+            with torch.autograd.graph.save_on_cpu():
+                penalty(x).backward()
+        found.append(([], [x.grad, *(p.grad for p in module.parameters())]))
+    assert_same(*found)
+
+
+@every_layer
 def test_a_layer_that_keeps_its_own_output_can_go(kind, options):
     ours, _ = pair(kind, **options)
     ours.last = ours(normal(T, B, D))[0]
@@ -587,6 +720,7 @@ def test_wrong_options_are_named():
         for bad, shown in [("sigmoid", "'sigmoid'"), (None, "None"), (np.array(["tanh"]), "array")]:
             with pytest.raises(ValueError, match=f"nonlinearity is {shown}.*; expected 'tanh' or 'relu'"):
                 getattr(rnncore, kind)(D, H, nonlinearity=bad)
+    assert rnncore.LSTM(D, H, bidirectional=np.True_)(normal(T, B, D).float())[0].shape == (T, B, 2 * H)
     with pytest.warns(UserWarning, match="dropout") as caught:
         rnncore.GRU(D, H, dropout=0.5)
     assert caught[0].filename == __file__, "the warning points at the line that made the layer"
@@ -609,7 +743,39 @@ WRONG_INPUTS = {
     "device": (x64.to("meta"), ValueError, "input is on device meta; expected cpu"),
     "no step": (x64[:0], ValueError, "input has no time step"),
     "nothing": (None, TypeError, "input is a NoneType"),
+    "sparse": (x64.to_sparse(), TypeError, "input is a sparse or nested tensor, not a dense one; expected a PyTorch"),
+    "nested": (
+        torch.nested.nested_tensor(list(x64), layout=torch.jagged),
+        TypeError,
+        "input is a sparse or nested tensor, not a dense one",
+    ),
+    "sizes that do not sum": (
+        PackedSequence(x64[0], torch.tensor([1, 1])),
+        ValueError,
+        r"input.batch_sizes is \[1, 1\], for 3 rows of input.data; expected sizes that never grow, as many rows in all",
+    ),
+    "sizes that grow": (PackedSequence(x64[0], torch.tensor([1, 2])), ValueError, r"input.batch_sizes is \[1, 2\]"),
+    "sizes below 0": (PackedSequence(x64[0], torch.tensor([4, -1])), ValueError, r"input.batch_sizes is \[4, -1\]"),
+    "no sizes": (PackedSequence(x64[0], torch.tensor([], dtype=torch.int64)), ValueError, r"input.batch_sizes is \[\]"),
+    "too many places": (
+        PackedSequence(x64[0], torch.tensor([2, 1]), torch.tensor([1, 0, 2]), torch.tensor([1, 0])),
+        ValueError,
+        "input.sorted_indices has 3 entries; expected 2, batch_sizes",
+    ),
 }
+
+
+@pytest.mark.parametrize(("kind", "options"), [*LAYERS, *CELLS], ids=[*LAYER_IDS, *CELL_IDS])
+def test_a_weight_of_another_shape_is_named(kind, options):
+    x = x64[0] if kind.endswith("Cell") else x64
+    for name in dict(pair(kind, **options)[0].named_parameters()):
+        ours, _ = pair(kind, **options)
+        right = getattr(ours, name)
+        for wrong in (right[None], right[..., None], right[:1]):
+            setattr(ours, name, torch.nn.Parameter(wrong.detach()))
+            expected = f"{name} has shape {tuple(wrong.shape)}; expected {tuple(right.shape)}"
+            with pytest.raises(ValueError, match=re.escape(expected)):
+                ours(x)
 
 
 @every_layer
