@@ -666,10 +666,12 @@ class _Weights(torch.nn.Module):
 
     def _read(self):
         """Return the weights, each looked up once (a parametrization may draw it anew); raise on a wrong shape."""
-        weights = [getattr(self, name) for name in self._shapes]
-        for W, (name, shape) in zip(weights, self._shapes.items(), strict=True):
+        weights = []
+        for name, shape in self._shapes.items():
+            W = getattr(self, name)
             if W is not None and W.shape != shape:
                 raise ValueError(f"{name} has shape {tuple(W.shape)}; expected {shape}")
+            weights.append(W)
         return weights
 
     def reset_parameters(self):

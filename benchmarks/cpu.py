@@ -30,7 +30,7 @@ SHAPES = [(1, 100, 10, 20), (32, 15, 10, 20), (32, 100, 64, 128), (64, 200, 128,
 NETWORKS = ["RNN", "GRU", "LSTM"]
 DTYPES = ["float32", "float64"]
 WORK = {"forward": "forward", "both": "forward and backward"}
-SECONDS = 1.5  # at least this long, and at least 10 times, for each pair
+SECONDS = 3  # at least this long, and at least 10 times, for each pair
 
 
 def main(arguments):
