@@ -3,8 +3,8 @@
 Two programs that both have "a GRU" may differ in six things, and none of them shows in a result's shape: the order in
 which the gates' weights are stacked, row or column vectors, which way the update gate turns, whether the reset gate
 comes before the recurrent product or after it, how many biases there are, and what is added to a bias when the network
-runs. `CONVENTIONS` says what each of them does. `to_rnncore` and `from_rnncore` convert exactly where that is possible
-and raise a ValueError where it is not.
+runs. ``CONVENTIONS`` says what each of them does. `to_rnncore` and `from_rnncore` convert exactly where that is
+possible and raise a ValueError where it is not.
 
 Sizes: D input, H hidden. A convention's weights are four arrays, stacked in its own order: W_x from the input, W_h from
 the state, b_x and b_h; k = 3 blocks for a GRU, 4 for an LSTM. Arrays are NumPy's, float32 or float64, and stay as they

@@ -664,11 +664,11 @@ class _Weights(torch.nn.Module):
             self.register_parameter(name, shape and torch.nn.Parameter(torch.empty(shape, device=device, dtype=dtype)))
         self.reset_parameters()
 
-    def _read(self):
-        """Return the weights, each looked up once (a parametrization may draw it anew); raise on a wrong shape."""
+    def _read(self, names):
+        """Return these weights, each looked up once (a parametrization may draw it anew); raise on a wrong shape."""
         weights = []
-        for name, shape in self._shapes.items():
-            W = getattr(self, name)
+        for name in names:
+            W, shape = getattr(self, name), self._shapes[name]
             if W is not None and W.shape != shape:
                 raise ValueError(f"{name} has shape {tuple(W.shape)}; expected {shape}")
             weights.append(W)
@@ -715,7 +715,7 @@ class _Cell(_Weights):
         self._make(options, shapes | dict.fromkeys(biases, (K,) if bias else None), device, dtype)
 
     def forward(self, input, hx=None):
-        W_xh, W_hh, b_xh, b_hh = self._read()
+        W_xh, W_hh, b_xh, b_hh = self._read(self._shapes)
         batch = "" if torch.is_tensor(input) and input.ndim == 1 else "B "
         states = self._checked_states(hx, f"{batch}H", W_xh, {"input": (input, f"{batch}D")})
         if states is None:
@@ -776,8 +776,9 @@ class _Layer(_Weights):
             inputs = {"input.data": (input.data, "N D")}
         else:
             inputs = {"input": (input, "T D" if single else "B T D" if self.batch_first else "T B D")}
-        weights, n = self._read(), len(self._all_weights[0])
-        weights = [weights[k : k + n] for k in range(0, len(weights), n)]  # of each layer and direction
+        weights = [self._read(names) for names in self._all_weights]  # of each layer and direction
+        if not self.bias:
+            weights = [(W_xh, W_hh, None, None, *rest) for W_xh, W_hh, *rest in weights]
         states = self._checked_states(hx, "L H" if single else "L B H", weights[0][0], inputs, known)
 
         if packed:
@@ -803,7 +804,7 @@ class _Layer(_Weights):
     def _run(self, x, states, sizes, weights):
         """Run all layers; return the last one's states and all final states, a list of (L, B, H).
 
-        For x, sizes and the form of the states see `_run_torch`; weights is a list for each layer and direction.
+        For x, sizes and the form of the states see `_run_torch`; weights has a list for each layer and direction.
         """
         network, final = self._network, []
         widths = (self.proj_size or self.hidden_size, self.hidden_size)[: network.states]
@@ -817,11 +818,9 @@ class _Layer(_Weights):
                 state = [s[of] for s in states] if states else [x.new_zeros(sizes[0], width) for width in widths]
                 if cast:
                     state = [s.to(torch.get_autocast_dtype("cpu")) for s in state]
-                W_xh, W_hh, *rest = weights[of]
-                of_one = (W_xh, W_hh, *(rest if self.bias else (None, None, *rest)))
-                plain = x.ndim == 3 and not self.proj_size and _numpy_takes(x, *state, *of_one)
+                plain = x.ndim == 3 and not self.proj_size and _numpy_takes(x, *state, *weights[of])
                 run = _run_numpy if plain else _run_torch
-                hs, last = run(network, x, state, sizes, of_one, end != "")  # (…, H), each (B, H)
+                hs, last = run(network, x, state, sizes, weights[of], end != "")  # (…, H), each (B, H)
                 layer.append(hs)
                 final.append(last)
             x = torch.cat(layer, -1) if self.bidirectional else hs
@@ -1166,9 +1165,11 @@ def _run_numpy(network, x, state, sizes, weights, reverse=False):
     """Return what `_run_torch` does, for sequences of one length, x (T, B, D)."""
     W_xh, W_hh, *biases = weights
     biases = [W_hh.new_zeros(len(W_hh)) if b is None else b for b in biases]
-    run, x = partial(_InNumPy.forward, None), x.flip(0) if reverse else x  # None: keep nothing
+    x = x.flip(0) if reverse else x
     if torch.is_grad_enabled():
         run, x = _InNumPy.apply, x.view_as(x)  # x itself, if kept, would follow an assignment to its .data
+    else:
+        run = partial(_InNumPy.forward, None)  # None: keep nothing
     hs, *final = run(network, x, *state, W_xh, W_hh, *biases)
     return hs.flip(0) if reverse else hs, final
 
@@ -1195,10 +1196,11 @@ class _InNumPy(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *grads):
         saved = ctx.saved_tensors  # read once: a checkpoint unpacks them once only
-        inputs = saved[: 5 + ctx.network.states]
+        inputs = saved[: 5 + ctx.network.states]  # x, the initial states and four weights
         if torch.is_grad_enabled() or not _numpy_takes(*grads):
             return None, *_InNumPy._in_torch(ctx.network, inputs, grads)
-        came, kept = ([t.numpy(force=True) for t in some] for some in ((*grads, *inputs[:-4]), saved[len(inputs) :]))
+        came = (t.numpy(force=True) for t in (*grads, *inputs[:-4]))
+        kept = (t.numpy(force=True) for t in saved[len(inputs) :])
         with np.errstate(all="ignore"):
             found = ctx.network.backward(ctx.needs_input_grad[1], *came, *ctx.weights, *kept)
         return None, *(None if a is None else _tensor(a) for a in found)

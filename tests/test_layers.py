@@ -25,6 +25,7 @@ import rnncore
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 every_layer = pytest.mark.parametrize(("kind", "options"), LAYERS, ids=LAYER_IDS)
 every_cell = pytest.mark.parametrize(("kind", "options"), CELLS, ids=CELL_IDS)
+every_module = pytest.mark.parametrize(("kind", "options"), [*LAYERS, *CELLS], ids=[*LAYER_IDS, *CELL_IDS])
 on_every_device = pytest.mark.parametrize("device", DEVICES)
 
 
@@ -43,6 +44,14 @@ def pair(kind, *sizes, seed=0, **options):
 def form(result):
     """Return how a result is nested: tuples of tensors."""
     return tuple(form(part) for part in result) if isinstance(result, tuple) else type(result)
+
+
+def grads_of(*inputs_and_modules):
+    """Return the gradients that tensors and the parameters of modules have got, in `assert_same`'s form."""
+    found = []
+    for item in inputs_and_modules:
+        found += [item.grad] if isinstance(item, torch.Tensor) else [p.grad for p in item.parameters()]
+    return [], found
 
 
 def assert_same(ours, theirs, outputs=1e-12, gradients=1e-10):
@@ -131,7 +140,7 @@ def test_a_cell_returns_what_its_namesake_returns(kind, options, batch, bias, de
         assert_same(run(ours, normal(*batch, D).to(device), hx), run(theirs, normal(*batch, D).to(device), hx))
 
 
-@pytest.mark.parametrize(("kind", "options"), [*LAYERS, *CELLS], ids=[*LAYER_IDS, *CELL_IDS])
+@every_module
 def test_constructors_take_the_documented_options_by_position_and_keyword(kind, options):
     mine, library = getattr(rnncore, kind), getattr(torch.nn, kind)
     documented = {
@@ -161,7 +170,7 @@ def test_constructors_take_the_documented_options_by_position_and_keyword(kind, 
     assert mine(*positions, "cpu", torch.float64).weight_ih.dtype == torch.float64 if "Cell" in kind else True
 
 
-@pytest.mark.parametrize(("kind", "options"), [*LAYERS, *CELLS], ids=[*LAYER_IDS, *CELL_IDS])
+@every_module
 def test_the_same_seed_draws_the_same_weights_and_each_loads_the_others_state(kind, options):
     more = {} if "Cell" in kind else {"num_layers": 2, "bidirectional": True}
     ours, theirs = pair(kind, **options, **more)
@@ -204,7 +213,7 @@ def test_an_own_reset_of_the_parameters_finds_the_mode():
     assert Own(D, H, nonlinearity="relu").seen == "RNN_RELU"
 
 
-@pytest.mark.parametrize(("kind", "options"), [*LAYERS, *CELLS], ids=[*LAYER_IDS, *CELL_IDS])
+@every_module
 def test_a_call_looks_up_each_weight_once(kind, options):
     class Counted(torch.nn.Module):
         looked_up = 0
@@ -291,28 +300,19 @@ def test_half_precision_runs_and_is_near(kind, options, dtype):
 
 
 @every_layer
-def test_autocast_gives_what_torch_gives(kind, options):
-    ours, theirs = pair(kind, num_layers=2, dtype=torch.float32, **options)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("lengths", [None, [5, 3, 2], [5, 5, 5]], ids=["padded", "packed", "packed, equal lengths"])
+def test_autocast_gives_what_torch_gives(kind, options, dtype, lengths):
+    x = normal(T, B, D).to(dtype)
+    x = pack_padded_sequence(x, lengths) if lengths else x
     with torch.autocast("cpu", torch.bfloat16):
-        results = [flat(m(normal(T, B, D).float())) for m in (ours, theirs)]
+        results = [flat(m(x)) for m in pair(kind, num_layers=2, dtype=dtype, **options)]
     for found, expected in zip(*results, strict=True):
         assert found.dtype == expected.dtype
         torch.testing.assert_close(found.double(), expected.double(), rtol=0.05, atol=0.05)
 
 
-@every_layer
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("lengths", [None, [5, 3, 2], [5, 5, 5]], ids=["padded", "packed", "packed, equal lengths"])
-def test_autocast_gives_torchs_dtypes(kind, options, dtype, lengths):
-    x = normal(T, B, D).to(dtype)
-    with torch.autocast("cpu", torch.bfloat16):
-        results = [
-            flat(m(pack_padded_sequence(x, lengths) if lengths else x)) for m in pair(kind, dtype=dtype, **options)
-        ]
-    assert [found.dtype for found in results[0]] == [expected.dtype for expected in results[1]]
-
-
-@pytest.mark.parametrize(("kind", "options"), [*LAYERS, *CELLS], ids=[*LAYER_IDS, *CELL_IDS])
+@every_module
 def test_meta_tensors_give_shapes_without_memory(kind, options):
     ours, theirs = pair(kind, **options, device="meta")
     x = torch.empty(*((T,) if "Cell" not in kind else ()), B, D, device="meta", dtype=torch.float64)
@@ -403,7 +403,7 @@ def test_a_call_leaves_its_arguments_and_does_not_care_how_they_lie_in_memory(ki
 
 @every_layer
 def test_output_and_state_may_be_viewed_and_changed_in_place_as_torchs_may(kind, options):
-    gradients = []
+    found = []
     for module in pair(kind, **options):
         output, state = module(normal(T, B, D))
         kept = [t.clone() for t in flat(state)]
@@ -418,8 +418,8 @@ def test_output_and_state_may_be_viewed_and_changed_in_place_as_torchs_may(kind,
         (output.sum() + sum(s.sum() for s in flat(state))).backward()
         for s in flat(state):
             s.detach_()  # as loops over chunks of a long sequence do
-        gradients.append([p.grad for p in module.parameters()])
-    assert_same(([], gradients[0]), ([], gradients[1]))
+        found.append(grads_of(module))
+    assert_same(*found)
 
 
 @every_layer
@@ -457,7 +457,7 @@ def test_weights_exchanged_after_the_forward_do_not_reach_its_gradients(kind, op
         for tensor in (x, *module.parameters()):
             tensor.data = torch.zeros_like(tensor)  # as an average of weights is put in their place, to try it
         loss.backward()
-        found.append(([], [x.grad, *(p.grad for p in module.parameters())]))
+        found.append(grads_of(x, module))
     assert_same(*found)
 
 
@@ -474,7 +474,7 @@ def test_a_batch_first_input_may_be_overwritten_before_the_backward_as_with_torc
         else:
             array[...] = 0
         loss.backward()
-        found.append(([], [p.grad for p in module.parameters()]))
+        found.append(grads_of(module))
     assert_same(*found)
 
 
@@ -485,10 +485,9 @@ def test_one_bias_may_be_taken_away(kind, options):
         ours, same = pair(kind, **options)[0], pair(kind, **options)[0]
         setattr(ours, gone, None)
         torch.nn.init.zeros_(getattr(same, gone))
-        results = [flat(module(x)) for module in (ours, same)]
-        for found, expected in zip(*results, strict=True):
-            torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
-        results[0][0].sum().backward()
+        results = [(flat(module(x)), []) for module in (ours, same)]
+        assert_same(*results)
+        results[0][0][0].sum().backward()
         assert getattr(ours, left).grad is not None
 
 
@@ -506,7 +505,7 @@ def test_a_rectified_network_has_torchs_gradients_at_its_corner_and_beyond(case)
             found.append(([], [gradient, *torch.autograd.grad(gradient.sum(), x)]))
         else:
             output.backward(outside)
-            found.append(([], [x.grad, *(p.grad for p in module.parameters())]))
+            found.append(grads_of(x, module))
     for ours, theirs in zip(found[0][1], found[1][1], strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10, equal_nan=True)
 
@@ -516,9 +515,8 @@ def test_sparse_weights_are_multiplied_by_as_torch_does(kind, options):
     results = []
     for module in pair(kind, **options):
         module.weight_ih_l0 = torch.nn.Parameter(module.weight_ih_l0.detach().to_sparse())
-        results.append(flat(module(normal(T, B, D))))
-    for found, expected in zip(*results, strict=True):
-        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+        results.append((flat(module(normal(T, B, D))), []))
+    assert_same(*results)
 
 
 @every_layer
@@ -537,7 +535,7 @@ def test_frozen_weights_and_inputs_without_gradient_are_left_alone(kind, options
         pair(kind, **options)[0](normal(T, B, D))
 
 
-@pytest.mark.parametrize(("kind", "options"), [*LAYERS, *CELLS], ids=[*LAYER_IDS, *CELL_IDS])
+@every_module
 def test_copies_pickles_and_conversions_work_as_for_any_module(kind, options):
     ours, _ = pair(kind, **options)
     x = normal(*((T,) if "Cell" not in kind else ()), B, D)
@@ -612,7 +610,7 @@ def test_a_checkpoint_recomputes_the_layer(kind, options, reentrant):
     for module in pair(kind, **options):
         x = normal(T, B, D).requires_grad_()
         checkpoint(module, x, use_reentrant=reentrant)[0].sum().backward()
-        found.append(([], [x.grad, *(p.grad for p in module.parameters())]))
+        found.append(grads_of(x, module))
     assert_same(*found)
 
 
@@ -632,7 +630,7 @@ def test_a_gradients_penalty_may_stand_in_whatever_watches_the_saved_tensors(kin
         else:
             with torch.autograd.graph.save_on_cpu():
                 penalty(x).backward()
-        found.append(([], [x.grad, *(p.grad for p in module.parameters())]))
+        found.append(grads_of(x, module))
     assert_same(*found)
 
 
@@ -765,7 +763,7 @@ WRONG_INPUTS = {
 }
 
 
-@pytest.mark.parametrize(("kind", "options"), [*LAYERS, *CELLS], ids=[*LAYER_IDS, *CELL_IDS])
+@every_module
 def test_a_weight_of_another_shape_is_named(kind, options):
     x = x64[0] if kind.endswith("Cell") else x64
     for name in dict(pair(kind, **options)[0].named_parameters()):

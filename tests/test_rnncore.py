@@ -5,7 +5,6 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
-import pybtex.database
 import pytest
 import torch
 from calls import FUNCTIONS, right_arguments, shape_of
@@ -13,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rnncore
+from publish import plain
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 
@@ -396,7 +396,7 @@ def test_every_equation_states_its_shapes_and_its_source():
 
 
 def test_every_source_is_in_the_bibliography(root):
-    entries = pybtex.database.parse_file(root / "references.bib").entries.values()
+    entries = plain.bibliography(root).values()
     known = {(e.persons["author"][0].last_names[0], e.fields["year"]) for e in entries if "author" in e.persons}
     cited = sources(inspect.getsource(rnncore))
     assert len(cited) > 10
