@@ -646,7 +646,7 @@ def _check_options(options):
             try:
                 torch.empty(0, device=value)
             except (AssertionError, RuntimeError, TypeError) as error:
-                raise ValueError(f"device is {_short(value)}; expected one that PyTorch has here: {error}") from error
+                raise ValueError(f"device is {_short(value)}; expected one that is here. PyTorch: {error}") from error
         else:
             _check_number(name, value, 0 if name == "proj_size" else 1, whole=True)
             if name == "proj_size" and value >= options["hidden_size"]:
@@ -768,8 +768,8 @@ class _Layer(_Weights):
         if packed:
             sizes, order, back = input.batch_sizes.tolist(), input.sorted_indices, input.unsorted_indices
             if not sizes or sizes != sorted(sizes, reverse=True) or sizes[-1] < 0 or sum(sizes) != len(input.data):
-                came = f"{_short(sizes)}, for {len(input.data)} rows of input.data"
-                raise ValueError(f"input.batch_sizes is {came}; expected sizes that never grow, as many rows in all")
+                expected = f"sizes that never grow and sum to {len(input.data)}, the rows of input.data"
+                raise ValueError(f"input.batch_sizes is {_short(sizes)}; expected {expected}")
             if order is not None and len(order) != sizes[0]:
                 raise ValueError(f"input.sorted_indices has {len(order)} entries; expected {sizes[0]}, batch_sizes[0]")
             known["B"] = (sizes[0], "input.batch_sizes")

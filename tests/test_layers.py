@@ -750,7 +750,7 @@ WRONG_INPUTS = {
     "sizes that do not sum": (
         PackedSequence(x64[0], torch.tensor([1, 1])),
         ValueError,
-        r"input.batch_sizes is \[1, 1\], for 3 rows of input.data; expected sizes that never grow, as many rows in all",
+        r"input.batch_sizes is \[1, 1\]; expected sizes that never grow and sum to 3, the rows of input.data",
     ),
     "sizes that grow": (PackedSequence(x64[0], torch.tensor([1, 2])), ValueError, r"input.batch_sizes is \[1, 2\]"),
     "sizes below 0": (PackedSequence(x64[0], torch.tensor([4, -1])), ValueError, r"input.batch_sizes is \[4, -1\]"),
