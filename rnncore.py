@@ -1236,7 +1236,7 @@ class _ElmanInNumPy(_Elman):
         np.matmul(x.reshape(T * B, D), W_xh_T, out=hs.reshape(T * B, H))
         hs += b_xh + b_hh
         h, from_h = h0, np.empty((B, H), x.dtype)
-        activate = np.tanh if self.nonlinearity == "tanh" else lambda a, out: np.maximum(a, 0, out=out)
+        activate = _fast_tanh(h0) if self.nonlinearity == "tanh" else lambda a, out: np.maximum(a, 0, out=out)
         for h_next in hs:  # (B, H), at first the input's part of the sums; results go where the last argument says
             np.add(h_next, h.dot(W_hh_T, from_h), h_next)
             h = activate(h_next, h_next)
@@ -1271,15 +1271,15 @@ class _GruInNumPy(_Gru):
         W_rz = W[: 2 * H]
         W_xn = np.concatenate([W_xh, b_xh[:, None]], 1)[2 * H :]  # times [x; 1]
         W_hn = np.concatenate([b_hh[:, None], W_hh], 1)[2 * H :]  # times [1; h]
-        gates = _per_step(T, (4 * H, B), x, keep)  # n, r, z and W_hn h + b_hn
+        gates, tanh = _per_step(T, (4 * H, B), x, keep), _fast_tanh(h0)  # n, r, z and W_hn h + b_hn
         steps = zip(v, v[:, : D + 1], v[:, D:], v[1:, D + 1 :], gates, strict=False)
         for v_t, x_1, one_h, h_next, a in steps:  # (M, B), (D + 1, B), (1 + H, B), (H, B), (4H, B)
             n, rz, h_n = a[:H], a[H : 3 * H], a[3 * H :]
-            torch.from_numpy(W_rz.dot(v_t, out=rz)).sigmoid_()  # in place, and faster than by NumPy's tanh
+            torch.from_numpy(W_rz.dot(v_t, out=rz)).sigmoid_()  # in place, faster than by tanh
             W_hn.dot(one_h, out=h_n)
             W_xn.dot(x_1, out=n)
             n += rz[:H] * h_n
-            np.tanh(n, out=n)
+            tanh(n, n)
             np.add(n, rz[H:] * (one_h[1:] - n), out=h_next)  # (1 − z) ⊙ n + z ⊙ h
         hs[...] = v[1:, D + 1 :].swapaxes(1, 2)
         return (hs[-1].copy(),), (v, gates)
@@ -1313,19 +1313,17 @@ class _LstmInNumPy(_Lstm):
         """Fill in the states hs (T, B, H); return (h_T, c_T), each (B, H), and what the backward needs."""
         (T, B, D), H = x.shape, W_hh.shape[1]
         v, W = _augmented(x, h0, W_xh, b_xh + b_hh, W_hh)
-        scale = np.repeat(np.array([0.5, 0.5, 1, 0.5], x.dtype), H)[:, None]  # σ(a) = ½ tanh(a/2) + ½, of i, f and o
-        W, scale = W * scale, scale.repeat(B, 1)  # (4H, M), (4H, B): faster than to broadcast
-        shift = 1 - scale
+        W, tanh = np.roll(W, H, 0), _fast_tanh(h0)  # o, i, f, g: one sigmoid for what lies together
         gates, cs = _per_step(T, (4 * H, B), x, keep), _per_step(T + 1, (H, B), x, keep)
         tanh_cs = _per_step(T, (H, B), x, keep)
         cs[0][...] = c0.T
         steps = zip(v, v[1:, D + 1 :], gates, cs, cs[1:], tanh_cs, strict=False)
         for v_t, h_next, a, c, c_next, tanh_c in steps:  # (M, B), (H, B), (4H, B), (H, B) ...
-            np.tanh(W.dot(v_t, out=a), out=a)
-            np.add(np.multiply(a, scale, out=a), shift, out=a)
-            i, f, g, o = a.reshape(4, H, B)
+            torch.from_numpy(W.dot(v_t, out=a)[: 3 * H]).sigmoid_()
+            o, i, f, g = a.reshape(4, H, B)
+            tanh(g, g)
             np.add(f * c, i * g, out=c_next)
-            np.tanh(c_next, out=tanh_c)
+            tanh(c_next, tanh_c)
             np.multiply(o, tanh_c, out=h_next)
         hs[...] = v[1:, D + 1 :].swapaxes(1, 2)
         return (hs[-1].copy(), cs[-1].T.copy()), (v, gates, cs, tanh_cs)
@@ -1333,12 +1331,12 @@ class _LstmInNumPy(_Lstm):
     def backward(self, needs_dx, dhs, dh_T, dc_T, x, h0, c0, W_xh, W_hh, b_xh, b_hh, v, gates, cs, tanh_cs):
         """Return dL/d of x, h0, c0 and the weights, from dhs (T, B, H), dh_T (B, H) and dc_T (B, H)."""
         (_, B, D), H = x.shape, W_hh.shape[1]
-        W_hh_T, dW, dx = W_hh.T.copy(), np.zeros((4 * H, v.shape[1]), x.dtype), np.empty_like(x) if needs_dx else None
-        dh, dc = dh_T.T.copy(), dc_T.T.copy()
+        W_xh, W_hh_T, dh, dc = np.roll(W_xh, H, 0), np.roll(W_hh, H, 0).T.copy(), dh_T.T.copy(), dc_T.T.copy()
+        dW, dx = np.zeros((4 * H, v.shape[1]), x.dtype), np.empty_like(x) if needs_dx else None
         for steps in _blocks(gates):
-            i, f, g, o = np.split(gates[steps], 4, axis=1)  # each (t, H, B)
+            o, i, f, g = np.split(gates[steps], 4, axis=1)  # each (t, H, B)
             das = np.empty_like(gates[steps])
-            da_i, da_f, da_g, da_o = np.split(das, 4, axis=1)  # at first what dL/dc_t, for o dL/dh_t, is multiplied by
+            da_o, da_i, da_f, da_g = np.split(das, 4, axis=1)  # at first what dL/dc_t, for o dL/dh_t, is multiplied by
             da_i[...] = g * i * (1 - i)
             da_f[...] = cs[steps] * f * (1 - f)
             da_g[...] = i * (1 - g * g)
@@ -1348,13 +1346,26 @@ class _LstmInNumPy(_Lstm):
                 dh += dh_t
                 dc += dh * dc_by_dh
                 by_gate = da.reshape(4, H, B)
-                by_gate[:3] *= dc
-                by_gate[3] *= dh
+                by_gate[1:] *= dc
+                by_gate[0] *= dh
                 W_hh_T.dot(da, out=dh)
                 dc *= f_t
             _add_gradients(dW, dx, das, das, v, W_xh, steps)
+        dW = np.roll(dW, -H, 0)  # i, f, g, o
         db = dW[:, D]
         return dx, dh.T, dc.T, dW[:, :D], dW[:, D + 1 :], db, db.copy()
+
+
+def _fast_tanh(like):
+    """Return the faster tanh(a, out) for arrays like this one: NumPy's needs AVX-512 to be fast in float64."""
+    if like.dtype == np.float32 or like.size < 256 or torch.backends.cpu.get_cpu_capability() == "AVX512":
+        return np.tanh
+
+    def tanh(a, out):
+        torch.tanh(torch.from_numpy(a), out=torch.from_numpy(out))
+        return out
+
+    return tanh
 
 
 def _augmented(x, h0, W_xh, b, W_hh):

@@ -136,6 +136,7 @@ def machine():
     return {
         "processor": (names or [platform.processor()])[0],
         "cores": os.cpu_count(),
+        "instructions": torch.backends.cpu.get_cpu_capability(),  # how fast a tanh is depends on them
         "system": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
         "torch": version("torch"),
         "numpy": version("numpy"),
@@ -175,8 +176,8 @@ def table(record):
     )
     lines = [
         "<!-- written by benchmarks/cpu.py -->",
-        f"Measured on {about['processor']} ({plural(about['cores'], 'core')}; {about['system']}; "
-        f"PyTorch {about['torch']}, NumPy {about['numpy']}).",
+        f"Measured on {about['processor']} ({plural(about['cores'], 'core')}; {about['instructions']}; "
+        f"{about['system']}; PyTorch {about['torch']}, NumPy {about['numpy']}).",
         "",
         "<!-- table -->",
         "",
