@@ -824,7 +824,7 @@ class _Layer(_Weights):
                 layer.append(hs)
                 final.append(last)
             x = torch.cat(layer, -1) if self.bidirectional else hs
-        return x, [torch.stack(s) for s in zip(*final, strict=True)]
+        return x, [torch.stack(s) for s in zip(*final, strict=True)]  # not views, which could not change in place
 
 
 class RNNCell(_Cell):
@@ -881,9 +881,10 @@ class RNN(_Layer):
 
     The weights of layer k are weight_ih_lk (H, D), from layer 1 on (H, H) or (H, 2H), weight_hh_lk (H, H), bias_ih_lk
     (H,) and bias_hh_lk (H,), with "_reverse" added for the second direction; `RNN` and torch.nn.RNN load each other's
-    state_dict. On a CPU, in float32 and float64, sequences of one length run in NumPy, forward and backward; its
-    threads are set by the environment (OMP_NUM_THREADS) and not by torch.set_num_threads. Everything else, and what is
-    to be differentiated twice, traced or transformed, runs in PyTorch, step after step. Source: Elman 1990.
+    state_dict. On a CPU, in float32 and float64, sequences of one length run in NumPy, forward and backward, with large
+    matrix products in PyTorch where that has several threads; with one (torch.set_num_threads), the environment sets
+    NumPy's (OMP_NUM_THREADS). Everything else, and what is to be differentiated twice, traced or transformed, runs in
+    PyTorch, step after step. Source: Elman 1990.
     """
 
     mode = property(lambda self: f"RNN_{self.nonlinearity.upper()}")
@@ -1233,19 +1234,26 @@ class _ElmanInNumPy(_Elman):
         """Fill in the states hs (T, B, H); return (h_T,), and what the backward needs: all states, h_0 included."""
         (T, B, D), H = x.shape, len(W_hh)
         W_xh_T, W_hh_T = W_xh.T.copy(), W_hh.T.copy()  # laid out anew, they are multiplied by faster
-        np.matmul(x.reshape(T * B, D), W_xh_T, out=hs.reshape(T * B, H))
+        _fast_dot(T * B * D * H)(x.reshape(T * B, D), W_xh_T, hs.reshape(T * B, H))
         hs += b_xh + b_hh
-        h, from_h = h0, np.empty((B, H), x.dtype)
-        activate = _fast_tanh(h0) if self.nonlinearity == "tanh" else lambda a, out: np.maximum(a, 0, out=out)
-        for h_next in hs:  # (B, H), at first the input's part of the sums; results go where the last argument says
-            np.add(h_next, h.dot(W_hh_T, from_h), h_next)
-            h = activate(h_next, h_next)
-        return (h.copy(),), ((np.concatenate([h0[None], hs]),) if keep else ())
+        if _shared_by_threads(B * H * H):
+            h, W_hh_T = torch.from_numpy(h0), torch.from_numpy(W_hh_T)
+            activate = torch.tanh_ if self.nonlinearity == "tanh" else torch.relu_
+            for h_next in torch.from_numpy(hs):  # (B, H), at first the input's part of the sums
+                h = activate(h_next.addmm_(h, W_hh_T))
+        else:
+            h, from_h = h0, np.empty((B, H), x.dtype)
+            activate = _fast_tanh(h0) if self.nonlinearity == "tanh" else lambda a, out: np.maximum(a, 0, out=out)
+            for h_next in hs:  # (B, H), as above; results go where the last argument says
+                np.add(h_next, h.dot(W_hh_T, from_h), h_next)
+                h = activate(h_next, h_next)
+        return (hs[-1].copy(),), ((np.concatenate([h0[None], hs]),) if keep else ())
 
     def backward(self, needs_dx, dhs, dh_T, x, h0, W_xh, W_hh, b_xh, b_hh, states):
         """Return dL/d of x, h0 and the weights, from dhs (T, B, H) and dh_T (B, H)."""
         (T, B, D), H, before, hs = x.shape, len(W_hh), states[:-1], states[1:]
         das, dh, W_hh = np.empty_like(hs), dh_T.copy(), np.ascontiguousarray(W_hh)
+        dot, dot_all = _fast_dot(B * H * H), _fast_dot(T * B * H * max(D, H))
         if self.nonlinearity == "tanh":
             np.subtract(1, np.multiply(hs, hs, out=das), out=das)  # times dL/dh_t it is dL/da_t
         else:
@@ -1256,11 +1264,11 @@ class _ElmanInNumPy(_Elman):
                 np.multiply(da, dh, da)
             else:
                 np.copyto(da, np.where(da, dh, 0))  # not 0 times inf, which is nan
-            da.dot(W_hh, dh)
+            dot(da, W_hh, dh)
         das, before = das.reshape(T * B, H), before.reshape(T * B, H)
-        dx = (das @ W_xh).reshape(T, B, D) if needs_dx else None
+        dx = dot_all(das, W_xh).reshape(T, B, D) if needs_dx else None
         db = das.sum(0)
-        return dx, dh, das.T @ x.reshape(T * B, D), das.T @ before, db, db.copy()
+        return dx, dh, dot_all(das.T, x.reshape(T * B, D)), dot_all(das.T, before), db, db.copy()
 
 
 class _GruInNumPy(_Gru):
@@ -1272,12 +1280,13 @@ class _GruInNumPy(_Gru):
         W_xn = np.concatenate([W_xh, b_xh[:, None]], 1)[2 * H :]  # times [x; 1]
         W_hn = np.concatenate([b_hh[:, None], W_hh], 1)[2 * H :]  # times [1; h]
         gates, tanh = _per_step(T, (4 * H, B), x, keep), _fast_tanh(h0)  # n, r, z and W_hn h + b_hn
+        dot = _fast_dot(W.size * B)
         steps = zip(v, v[:, : D + 1], v[:, D:], v[1:, D + 1 :], gates, strict=False)
         for v_t, x_1, one_h, h_next, a in steps:  # (M, B), (D + 1, B), (1 + H, B), (H, B), (4H, B)
             n, rz, h_n = a[:H], a[H : 3 * H], a[3 * H :]
-            torch.from_numpy(W_rz.dot(v_t, out=rz)).sigmoid_()  # in place, faster than by tanh
-            W_hn.dot(one_h, out=h_n)
-            W_xn.dot(x_1, out=n)
+            torch.from_numpy(dot(W_rz, v_t, rz)).sigmoid_()  # in place, faster than by tanh
+            dot(W_hn, one_h, h_n)
+            dot(W_xn, x_1, n)
             n += rz[:H] * h_n
             tanh(n, n)
             np.add(n, rz[H:] * (one_h[1:] - n), out=h_next)  # (1 − z) ⊙ n + z ⊙ h
@@ -1287,8 +1296,8 @@ class _GruInNumPy(_Gru):
     def backward(self, needs_dx, dhs, dh_T, x, h0, W_xh, W_hh, b_xh, b_hh, v, gates):
         """Return dL/d of x, h0 and the weights, from dhs (T, B, H) and dh_T (B, H)."""
         (_, B, D), H = x.shape, W_hh.shape[1]
-        W_hh_T, dW, dx = W_hh.T.copy(), np.zeros((4 * H, v.shape[1]), x.dtype), np.empty_like(x) if needs_dx else None
-        W_nrz, dh = np.roll(W_xh, H, 0), dh_T.T.copy()
+        W_nrz, W_hh_T, dh, dot = np.roll(W_xh, H, 0), W_hh.T.copy(), dh_T.T.copy(), _fast_dot(W_hh.size * B)
+        dW, dx = np.zeros((4 * H, v.shape[1]), x.dtype), np.empty(x.shape, x.dtype) if needs_dx else None
         for steps in _blocks(gates):
             n, r, z, h_n = np.split(gates[steps], 4, axis=1)  # each (t, H, B)
             das = np.empty_like(gates[steps])
@@ -1302,8 +1311,8 @@ class _GruInNumPy(_Gru):
                 by_gate = da.reshape(4, H, B)
                 by_gate *= dh
                 dh *= z_t
-                dh += W_hh_T.dot(da[H:])
-            _add_gradients(dW, dx, das, das[:, : 3 * H], v, W_nrz, steps)
+                dh += dot(W_hh_T, da[H:])
+            _add_gradients(dW, dx, das, v, W_nrz, steps)
         dW_xh, dW_hh = np.roll(dW[: 3 * H], -H, 0), dW[H:]
         return dx, dh.T, dW_xh[:, :D], dW_hh[:, D + 1 :], dW_xh[:, D], dW_hh[:, D]
 
@@ -1315,11 +1324,11 @@ class _LstmInNumPy(_Lstm):
         v, W = _augmented(x, h0, W_xh, b_xh + b_hh, W_hh)
         W, tanh = np.roll(W, H, 0), _fast_tanh(h0)  # o, i, f, g: one sigmoid for what lies together
         gates, cs = _per_step(T, (4 * H, B), x, keep), _per_step(T + 1, (H, B), x, keep)
-        tanh_cs = _per_step(T, (H, B), x, keep)
+        tanh_cs, dot = _per_step(T, (H, B), x, keep), _fast_dot(W.size * B)
         cs[0][...] = c0.T
         steps = zip(v, v[1:, D + 1 :], gates, cs, cs[1:], tanh_cs, strict=False)
         for v_t, h_next, a, c, c_next, tanh_c in steps:  # (M, B), (H, B), (4H, B), (H, B) ...
-            torch.from_numpy(W.dot(v_t, out=a)[: 3 * H]).sigmoid_()
+            torch.from_numpy(dot(W, v_t, a)[: 3 * H]).sigmoid_()
             o, i, f, g = a.reshape(4, H, B)
             tanh(g, g)
             np.add(f * c, i * g, out=c_next)
@@ -1332,7 +1341,8 @@ class _LstmInNumPy(_Lstm):
         """Return dL/d of x, h0, c0 and the weights, from dhs (T, B, H), dh_T (B, H) and dc_T (B, H)."""
         (_, B, D), H = x.shape, W_hh.shape[1]
         W_xh, W_hh_T, dh, dc = np.roll(W_xh, H, 0), np.roll(W_hh, H, 0).T.copy(), dh_T.T.copy(), dc_T.T.copy()
-        dW, dx = np.zeros((4 * H, v.shape[1]), x.dtype), np.empty_like(x) if needs_dx else None
+        dW, dx = np.zeros((4 * H, v.shape[1]), x.dtype), np.empty(x.shape, x.dtype) if needs_dx else None
+        dot = _fast_dot(W_hh.size * B)
         for steps in _blocks(gates):
             o, i, f, g = np.split(gates[steps], 4, axis=1)  # each (t, H, B)
             das = np.empty_like(gates[steps])
@@ -1348,9 +1358,9 @@ class _LstmInNumPy(_Lstm):
                 by_gate = da.reshape(4, H, B)
                 by_gate[1:] *= dc
                 by_gate[0] *= dh
-                W_hh_T.dot(da, out=dh)
+                dot(W_hh_T, da, dh)
                 dc *= f_t
-            _add_gradients(dW, dx, das, das, v, W_xh, steps)
+            _add_gradients(dW, dx, das, v, W_xh, steps)
         dW = np.roll(dW, -H, 0)  # i, f, g, o
         db = dW[:, D]
         return dx, dh.T, dc.T, dW[:, :D], dW[:, D + 1 :], db, db.copy()
@@ -1362,10 +1372,33 @@ def _fast_tanh(like):
         return np.tanh
 
     def tanh(a, out):
-        torch.tanh(torch.from_numpy(a), out=torch.from_numpy(out))
+        if out is not a:
+            np.copyto(out, a)
+        torch.from_numpy(out).tanh_()  # in place it is called faster than with out=
         return out
 
     return tanh
+
+
+def _fast_dot(size):
+    """Return the faster dot(a, b, out) for matrix products of about this many multiplications."""
+    if not _shared_by_threads(size):
+        return np.ndarray.dot
+
+    def dot(a, b, out=None):
+        product = torch.mm(torch.from_numpy(a), torch.from_numpy(b), out=None if out is None else torch.from_numpy(out))
+        return product.numpy() if out is None else out
+
+    return dot
+
+
+def _shared_by_threads(size):
+    """Whether PyTorch has several threads, and NumPy too might use some for a product of so many multiplications.
+
+    Then PyTorch gets it: NumPy's threads keep their processors busy while they wait for the next product, where
+    PyTorch's would stand in line behind them, for milliseconds at every step.
+    """
+    return size >= 400_000 and torch.get_num_threads() > 1  # OpenBLAS shares none below 460,800
 
 
 def _augmented(x, h0, W_xh, b, W_hh):
@@ -1398,9 +1431,10 @@ def _columns(a):
     return np.ascontiguousarray(a.swapaxes(1, 2))
 
 
-def _add_gradients(dW, dx, das, das_x, v, W_xh, steps):
+def _add_gradients(dW, dx, das, v, W_xh, steps):
     """Add the steps' part of da vᵀ, summed over steps and batch, to dW, and fill in their part of dx, if wanted."""
-    rows, columns = np.concatenate(das, 1), np.concatenate(v[steps], 1)  # (…, t B), (M, t B)
-    dW += rows @ columns.T
+    rows, columns = np.concatenate(das, 1), np.concatenate(v[steps], 1)  # (K, t B), (M, t B)
+    dot = _fast_dot(rows.size * len(columns))
+    dW += dot(rows, columns.T)
     if dx is not None:
-        np.matmul(das_x.swapaxes(1, 2), W_xh, out=dx[steps])
+        dot(rows[: len(W_xh)].T, W_xh, dx[steps].reshape(-1, W_xh.shape[1]))

@@ -374,6 +374,26 @@ def test_a_layer_has_torchs_numbers_on_every_kind_of_processor(kind, options, dt
 
 
 @pytest.mark.parametrize(("kind", "options"), LAYERS[:-1], ids=LAYER_IDS[:-1])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_layer_has_torchs_numbers_on_one_thread_and_on_several(kind, options, threads):
+    """With several threads large products are PyTorch's and small ones NumPy's, so that no thread stands in another's
+    way: products of one step, of a block of steps and of all steps are each on either side of the limit."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        assert (rnncore._fast_dot(500_000) is np.ndarray.dot) == (threads == 1)
+        assert rnncore._fast_dot(1000) is np.ndarray.dot
+        for batch, steps, H in ((2, 3, 5), (8, 80, 28), (16, 20, 160)):
+            ours, theirs = pair(kind, 3, H, num_layers=2, **options)
+            x = normal(steps, batch, 3)
+            assert_same(run(ours, x), run(theirs, x))
+            with torch.no_grad():
+                torch.testing.assert_close(ours(x), theirs(x), rtol=1e-12, atol=1e-12)
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(("kind", "options"), LAYERS[:-1], ids=LAYER_IDS[:-1])
 def test_how_memory_is_cut_and_laid_out_changes_no_gradient(kind, options, monkeypatch):
     """Blocks of steps, columns and matrices laid out anew are there for speed alone."""
     ours, _ = pair(kind, **options)
