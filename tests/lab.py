@@ -16,6 +16,7 @@ from pathlib import Path
 
 import matplotlib
 import nbformat
+from playwright.sync_api import expect
 
 from autograde import exercises
 from autograde.course import Course
@@ -316,21 +317,25 @@ class Instructor(Lab):
         message.wait_for(state="detached")
         return said
 
-    def row(self, text):
-        """Return the words of a row of the table, cell by cell."""
-        row = self.frame.locator("#main-table tr", has_text=text)
-        row.wait_for()
-        return [cell.strip() for cell in row.locator("td").all_inner_texts()]
+    def sees(self, row, *words):
+        """Wait until all of some words stand in the row of an assignment or a student: it is fetched after a step."""
+        shown = expect(self.frame.locator("#main-table tr", has_text=row))
+        for word in words:
+            shown.to_contain_text(word, timeout=PATIENCE * 1000)
 
     def go(self, *links):
-        """Follow links, one after the other."""
-        for link in links:
-            self.frame.get_by_role("link", name=link, exact=True).click()
+        """Follow links, one after the other, each from the page that the one before leads to."""
+        for name in links:
+            link = self.frame.get_by_role("link", name=name, exact=True)
+            with self._page().expect_navigation():  # the page that is left may have a link of the next name too
+                link.click()
+
+    def _page(self):
+        return self.frame.locator("body").element_handle().owner_frame()
 
     def _wait_for_grades(self):
         """Wait until the submission's page has its grades and comments: what is typed before is lost."""
-        page = self.frame.locator("body").element_handle().owner_frame()
-        page.wait_for_function("window.formgrader?.grades?.loaded && window.formgrader.comments?.loaded")
+        self._page().wait_for_function("window.formgrader?.grades?.loaded && window.formgrader.comments?.loaded")
 
     def score(self, name, points):
         """Give a manually graded cell its points and wait until they are kept."""
