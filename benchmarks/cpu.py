@@ -210,9 +210,10 @@ def plural(count, word="thread"):
 
 
 def draw(record, path):
-    """Draw the ratios of one thread, and write them as an element of a page."""
+    """Draw the ratios for the first number of threads, and write them as an element of a page."""
     rnnplot.use_style()
-    rows = [row for row in record["rows"] if row["threads"] == record["rows"][0]["threads"]]
+    threads = record["rows"][0]["threads"]
+    rows = [row for row in record["rows"] if row["threads"] == threads]
     fig = Figure(figsize=(7.2, 3.6))
     axes = fig.subplots(1, 3, sharey=True, sharex=True)
     looks = {("float32", "forward"): ("o", "none"), ("float32", "both"): ("o", None)}
@@ -235,14 +236,12 @@ def draw(record, path):
     axes[0].set_yticks(range(len(SHAPES)), [", ".join(map(str, shape)) for shape in SHAPES])
     axes[0].invert_yaxis()
     axes[0].set_ylabel("B, T, D, H")
-    axes[1].set_xlabel("time of rnncore / time of torch.nn (left of 1: rnncore is faster)")
+    axes[1].set_xlabel(f"time of rnncore / time of torch.nn, {plural(threads)} (left of 1: rnncore is faster)")
     fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=9, frameon=False)
     fig.savefig(path, format="svg", metadata={"Date": None})
     worst = {n: max(row["both"]["ratio"] for row in rows if row["network"] == n) for n in NETWORKS}
-    alt = (
-        "Time of rnncore divided by that of torch.nn, one thread, five shapes for each network; the largest ratios of "
-    )
-    alt += "forward and backward are " + ", ".join(f"{n} {ratio:.2f}" for n, ratio in worst.items()) + "."
+    alt = f"Time of rnncore divided by that of torch.nn, {plural(threads)}, five shapes for each network; the largest "
+    alt += "ratios of forward and backward are " + ", ".join(f"{n} {ratio:.2f}" for n, ratio in worst.items()) + "."
     path.write_text(scrolling(inline(path.read_text("utf-8"), "cpu-benchmark", alt)) + "\n", "utf-8")
 
 
