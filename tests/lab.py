@@ -16,7 +16,6 @@ from pathlib import Path
 
 import matplotlib
 import nbformat
-from playwright.sync_api import expect
 
 from autograde import exercises
 from autograde.course import Course
@@ -303,9 +302,9 @@ class Instructor(Lab):
     """What an instructor does in formgrader."""
 
     def formgrader(self):
-        """Open formgrader; return the frame that it stands in."""
+        """Open formgrader."""
         self.menu("Nbgrader", "Formgrader")
-        self.frame = self.page.frame_locator("#formgrader-iframe iframe")
+        self.frame = self.page.locator("#formgrader-iframe iframe").element_handle().content_frame()
 
     def press(self, row, step):
         """Press the button of a step in the row of an assignment or a student; return what the message says."""
@@ -317,25 +316,21 @@ class Instructor(Lab):
         message.wait_for(state="detached")
         return said
 
-    def sees(self, row, *words):
-        """Wait until all of some words stand in the row of an assignment or a student: it is fetched after a step."""
-        shown = expect(self.frame.locator("#main-table tr", has_text=row))
-        for word in words:
-            shown.to_contain_text(word, timeout=PATIENCE * 1000)
+    def sees(self, row, *cells):
+        """Wait until the row of an assignment or a student has cells with these texts: it is fetched after a step."""
+        shown = self.frame.locator("#main-table tr", has_text=row)
+        for text in cells:
+            shown.locator("td", has_text=re.compile(rf"^\s*{re.escape(text)}\s*$")).wait_for()
 
     def go(self, *links):
         """Follow links, one after the other, each from the page that the one before leads to."""
         for name in links:
-            link = self.frame.get_by_role("link", name=name, exact=True)
-            with self._page().expect_navigation():  # the page that is left may have a link of the next name too
-                link.click()
-
-    def _page(self):
-        return self.frame.locator("body").element_handle().owner_frame()
+            with self.frame.expect_navigation():  # the page that is left may have a link of the next name too
+                self.frame.get_by_role("link", name=name, exact=True).click()
 
     def _wait_for_grades(self):
         """Wait until the submission's page has its grades and comments: what is typed before is lost."""
-        self._page().wait_for_function("window.formgrader?.grades?.loaded && window.formgrader.comments?.loaded")
+        self.frame.wait_for_function("window.formgrader?.grades?.loaded && window.formgrader.comments?.loaded")
 
     def score(self, name, points):
         """Give a manually graded cell its points and wait until they are kept."""

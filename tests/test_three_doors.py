@@ -200,7 +200,8 @@ def test_an_instructor_collects_grades_reads_the_feedback_scores_by_hand_and_exp
     with lab.server(course.root, home, root) as address, lab.Instructor(browser, address) as instructor:
         instructor.formgrader()
         assert "Successfully collected" in instructor.press(SLUG, "collect")
-        instructor.go("1")  # the number of submissions
+        instructor.sees(SLUG, "1")  # the number of submissions
+        instructor.go("1")
         instructor.sees("ada", "needs autograding")
         said = instructor.press("ada", "autograde")
         assert "Successfully autograded" in said
