@@ -882,8 +882,7 @@ class RNN(_Layer):
     The weights of layer k are weight_ih_lk (H, D), from layer 1 on (H, H) or (H, 2H), weight_hh_lk (H, H), bias_ih_lk
     (H,) and bias_hh_lk (H,), with "_reverse" added for the second direction; `RNN` and torch.nn.RNN load each other's
     state_dict. On a CPU, in float32 and float64, sequences of one length run in NumPy, forward and backward, with large
-    matrix products in PyTorch where that has several threads; with one (torch.set_num_threads), the environment sets
-    NumPy's (OMP_NUM_THREADS). Everything else, and what is to be differentiated twice, traced or transformed, runs in
+    matrix products in PyTorch. Everything else, and what is to be differentiated twice, traced or transformed, runs in
     PyTorch, step after step. Source: Elman 1990.
     """
 
@@ -1232,19 +1231,18 @@ def _tensor(a):
 class _ElmanInNumPy(_Elman):
     def forward(self, keep, hs, x, h0, W_xh, W_hh, b_xh, b_hh):
         """Fill in the states hs (T, B, H); return (h_T,), and what the backward needs: all states, h_0 included."""
-        (T, B, D), H = x.shape, len(W_hh)
-        W_xh_T, W_hh_T = W_xh.T.copy(), W_hh.T.copy()  # laid out anew, they are multiplied by faster
-        _fast_dot(T * B * D * H)(x.reshape(T * B, D), W_xh_T, hs.reshape(T * B, H))
-        hs += b_xh + b_hh
-        if _shared_by_threads(B * H * H):
-            h, W_hh_T = torch.from_numpy(h0), torch.from_numpy(W_hh_T)
-            activate = torch.tanh_ if self.nonlinearity == "tanh" else torch.relu_
-            for h_next in torch.from_numpy(hs):  # (B, H), at first the input's part of the sums
+        D, (B, H), tanh = x.shape[2], h0.shape, self.nonlinearity == "tanh"
+        hs[...] = b_xh + b_hh
+        _add_product(x.reshape(-1, D), W_xh.T, hs.reshape(-1, H))  # the inputs' part of the sums
+        W_hh_T = W_hh.T.copy()  # laid out anew, it is multiplied by faster
+        if B * H * H >= _LARGE:
+            h, W_hh_T, activate = torch.from_numpy(h0), torch.from_numpy(W_hh_T), torch.tanh_ if tanh else torch.relu_
+            for h_next in torch.from_numpy(hs):  # (B, H)
                 h = activate(h_next.addmm_(h, W_hh_T))
         else:
-            h, from_h = h0, np.empty((B, H), x.dtype)
-            activate = _fast_tanh(h0) if self.nonlinearity == "tanh" else lambda a, out: np.maximum(a, 0, out=out)
-            for h_next in hs:  # (B, H), as above; results go where the last argument says
+            h, from_h = h0, np.empty_like(h0)
+            activate = _fast_tanh(h0) if tanh else lambda a, out: np.maximum(a, 0, out=out)
+            for h_next in hs:  # (B, H); results go where the last argument says
                 np.add(h_next, h.dot(W_hh_T, from_h), h_next)
                 h = activate(h_next, h_next)
         return (hs[-1].copy(),), ((np.concatenate([h0[None], hs]),) if keep else ())
@@ -1267,7 +1265,7 @@ class _ElmanInNumPy(_Elman):
             dot(da, W_hh, dh)
         das, before = das.reshape(T * B, H), before.reshape(T * B, H)
         dx = dot_all(das, W_xh).reshape(T, B, D) if needs_dx else None
-        db = das.sum(0)
+        db = np.einsum("nh->h", das)  # das.sum(0), in less time
         return dx, dh, dot_all(das.T, x.reshape(T * B, D)), dot_all(das.T, before), db, db.copy()
 
 
@@ -1295,9 +1293,10 @@ class _GruInNumPy(_Gru):
 
     def backward(self, needs_dx, dhs, dh_T, x, h0, W_xh, W_hh, b_xh, b_hh, v, gates):
         """Return dL/d of x, h0 and the weights, from dhs (T, B, H) and dh_T (B, H)."""
-        (_, B, D), H = x.shape, W_hh.shape[1]
-        W_nrz, W_hh_T, dh, dot = np.roll(W_xh, H, 0), W_hh.T.copy(), dh_T.T.copy(), _fast_dot(W_hh.size * B)
-        dW, dx = np.zeros((4 * H, v.shape[1]), x.dtype), np.empty(x.shape, x.dtype) if needs_dx else None
+        D, (B, H), K = x.shape[2], h0.shape, len(W_hh)
+        W_nrz, W_hh_T, dh, dot = _rolled(W_xh, H), W_hh.T.copy(), dh_T.T.copy(), _fast_dot(W_hh.size * B)
+        dW_x, dW_h, dx = np.zeros((K, D + 1), x.dtype), np.zeros((K, 1 + H), x.dtype), np.empty(x.shape, x.dtype)
+        from_h = np.empty((H, B), x.dtype)
         for steps in _blocks(gates):
             n, r, z, h_n = np.split(gates[steps], 4, axis=1)  # each (t, H, B)
             das = np.empty_like(gates[steps])
@@ -1311,10 +1310,14 @@ class _GruInNumPy(_Gru):
                 by_gate = da.reshape(4, H, B)
                 by_gate *= dh
                 dh *= z_t
-                dh += dot(W_hh_T, da[H:])
-            _add_gradients(dW, dx, das, v, W_nrz, steps)
-        dW_xh, dW_hh = np.roll(dW[: 3 * H], -H, 0), dW[H:]
-        return dx, dh.T, dW_xh[:, :D], dW_hh[:, D + 1 :], dW_xh[:, D], dW_hh[:, D]
+                dh += dot(W_hh_T, da[H:], from_h)
+            das, inputs = np.concatenate(das, 1), np.concatenate(v[steps], 1)  # (4H, t B), (M, t B)
+            _add_product(das[:K], inputs[: D + 1].T, dW_x)  # n, r, z, times [x; 1]
+            _add_product(das[H:], inputs[D:].T, dW_h)  # r, z, n, times [1; h]
+            if needs_dx:
+                _torch_dot(das[:K].T, W_nrz, dx[steps].reshape(-1, D))
+        dW_x = _rolled(dW_x, -H)
+        return dx if needs_dx else None, dh.T, dW_x[:, :D], dW_h[:, 1:], dW_x[:, D], dW_h[:, 0]
 
 
 class _LstmInNumPy(_Lstm):
@@ -1322,7 +1325,7 @@ class _LstmInNumPy(_Lstm):
         """Fill in the states hs (T, B, H); return (h_T, c_T), each (B, H), and what the backward needs."""
         (T, B, D), H = x.shape, W_hh.shape[1]
         v, W = _augmented(x, h0, W_xh, b_xh + b_hh, W_hh)
-        W, tanh = np.roll(W, H, 0), _fast_tanh(h0)  # o, i, f, g: one sigmoid for what lies together
+        W, tanh = _rolled(W, H), _fast_tanh(h0)  # o, i, f, g: one sigmoid for what lies together
         gates, cs = _per_step(T, (4 * H, B), x, keep), _per_step(T + 1, (H, B), x, keep)
         tanh_cs, dot = _per_step(T, (H, B), x, keep), _fast_dot(W.size * B)
         cs[0][...] = c0.T
@@ -1339,10 +1342,9 @@ class _LstmInNumPy(_Lstm):
 
     def backward(self, needs_dx, dhs, dh_T, dc_T, x, h0, c0, W_xh, W_hh, b_xh, b_hh, v, gates, cs, tanh_cs):
         """Return dL/d of x, h0, c0 and the weights, from dhs (T, B, H), dh_T (B, H) and dc_T (B, H)."""
-        (_, B, D), H = x.shape, W_hh.shape[1]
-        W_xh, W_hh_T, dh, dc = np.roll(W_xh, H, 0), np.roll(W_hh, H, 0).T.copy(), dh_T.T.copy(), dc_T.T.copy()
-        dW, dx = np.zeros((4 * H, v.shape[1]), x.dtype), np.empty(x.shape, x.dtype) if needs_dx else None
-        dot = _fast_dot(W_hh.size * B)
+        D, (B, H) = x.shape[2], h0.shape
+        W_xh, W_hh_T, dh, dc = _rolled(W_xh, H), _rolled(W_hh, H).T.copy(), dh_T.T.copy(), dc_T.T.copy()
+        dW, dx, dot = np.zeros((4 * H, v.shape[1]), x.dtype), np.empty(x.shape, x.dtype), _fast_dot(W_hh.size * B)
         for steps in _blocks(gates):
             o, i, f, g = np.split(gates[steps], 4, axis=1)  # each (t, H, B)
             das = np.empty_like(gates[steps])
@@ -1360,10 +1362,12 @@ class _LstmInNumPy(_Lstm):
                 by_gate[0] *= dh
                 dot(W_hh_T, da, dh)
                 dc *= f_t
-            _add_gradients(dW, dx, das, v, W_xh, steps)
-        dW = np.roll(dW, -H, 0)  # i, f, g, o
-        db = dW[:, D]
-        return dx, dh.T, dc.T, dW[:, :D], dW[:, D + 1 :], db, db.copy()
+            das = np.concatenate(das, 1)  # (4H, t B)
+            _add_product(das, np.concatenate(v[steps], 1).T, dW)
+            if needs_dx:
+                _torch_dot(das.T, W_xh, dx[steps].reshape(-1, D))
+        dW = _rolled(dW, -H)  # i, f, g, o
+        return dx if needs_dx else None, dh.T, dc.T, dW[:, :D], dW[:, D + 1 :], dW[:, D], dW[:, D].copy()
 
 
 def _fast_tanh(like):
@@ -1380,25 +1384,29 @@ def _fast_tanh(like):
     return tanh
 
 
+# A product of so many multiplications or more is PyTorch's: NumPy's takes longer for it, by up to a half, where NumPy
+# has OpenBLAS and PyTorch MKL. OpenBLAS also shares those from 460,800 on among threads, which keep their processors
+# busy while they wait for the next one, while PyTorch's threads stand in line, for milliseconds at every step.
+_LARGE = 400_000
+
+
 def _fast_dot(size):
     """Return the faster dot(a, b, out) for matrix products of about this many multiplications."""
-    if not _shared_by_threads(size):
-        return np.ndarray.dot
-
-    def dot(a, b, out=None):
-        product = torch.mm(torch.from_numpy(a), torch.from_numpy(b), out=None if out is None else torch.from_numpy(out))
-        return product.numpy() if out is None else out
-
-    return dot
+    return _torch_dot if size >= _LARGE else np.ndarray.dot
 
 
-def _shared_by_threads(size):
-    """Whether PyTorch has several threads, and NumPy too might use some for a product of so many multiplications.
+def _torch_dot(a, b, out=None):
+    """Return what np.ndarray.dot does, computed by PyTorch."""
+    product = torch.mm(torch.from_numpy(a), torch.from_numpy(b), out=None if out is None else torch.from_numpy(out))
+    return product.numpy() if out is None else out
 
-    Then PyTorch gets it: NumPy's threads keep their processors busy while they wait for the next product, where
-    PyTorch's would stand in line behind them, for milliseconds at every step.
-    """
-    return size >= 400_000 and torch.get_num_threads() > 1  # OpenBLAS shares none below 460,800
+
+def _add_product(a, b, out):
+    """Add the product of two matrices to out, in place."""
+    if a.size * b.shape[1] < _LARGE:
+        out += a.dot(b)
+    else:
+        torch.from_numpy(out).addmm_(torch.from_numpy(a), torch.from_numpy(b))
 
 
 def _augmented(x, h0, W_xh, b, W_hh):
@@ -1410,14 +1418,22 @@ def _augmented(x, h0, W_xh, b, W_hh):
     return v, W
 
 
+def _rolled(a, rows):
+    """Return a with its last rows first, as np.roll does in more time; if rows < 0, with its first rows last."""
+    return np.concatenate([a[-rows:], a[:-rows]])
+
+
 def _per_step(T, shape, x, keep):
     """Return an array for each step, or T times the same one if nobody will look back."""
     return np.empty((T, *shape), x.dtype) if keep else [np.empty(shape, x.dtype)] * T
 
 
 def _blocks(a):
-    """Return slices of the steps of a (T, K, B), the last first, each about half a megabyte."""
-    length = max(1, 500_000 // max(1, a[0].nbytes))
+    """Return slices of the steps of a (T, K, B), the last first, each of half a megabyte or of 400 columns, the longer.
+
+    With few columns, adding a block's part of the weights' gradients to the others takes as long as computing it.
+    """
+    length = max(1, 500_000 // max(1, a[0].nbytes), 400 // max(1, a.shape[-1]))
     return [slice(max(0, stop - length), stop) for stop in range(len(a), 0, -length)]
 
 
@@ -1429,12 +1445,3 @@ def _backwards(*arrays):
 def _columns(a):
     """Return (t, B, H) with the batch last, (t, H, B), in that order in memory."""
     return np.ascontiguousarray(a.swapaxes(1, 2))
-
-
-def _add_gradients(dW, dx, das, v, W_xh, steps):
-    """Add the steps' part of da vᵀ, summed over steps and batch, to dW, and fill in their part of dx, if wanted."""
-    rows, columns = np.concatenate(das, 1), np.concatenate(v[steps], 1)  # (K, t B), (M, t B)
-    dot = _fast_dot(rows.size * len(columns))
-    dW += dot(rows, columns.T)
-    if dx is not None:
-        dot(rows[: len(W_xh)].T, W_xh, dx[steps].reshape(-1, W_xh.shape[1]))
