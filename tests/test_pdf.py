@@ -10,10 +10,10 @@ from pathlib import Path
 
 import nbformat
 import pikepdf
+import pypdfium2
 import pytest
 import yaml
 from bs4 import BeautifulSoup
-from pypdf import PdfReader
 from website import build
 
 from publish import pdf
@@ -43,7 +43,8 @@ def printed(page, needs):
 @pytest.fixture(scope="module")
 def texts(printed):
     """The text of every sheet."""
-    return [sheet.extract_text() for sheet in PdfReader(printed).pages]
+    with pypdfium2.PdfDocument(printed) as file:
+        return [sheet.get_textpage().get_text_range() for sheet in file]
 
 
 def headings(page):
