@@ -29,6 +29,9 @@ NUMBER = """pages => {
     for (const link of document.querySelectorAll(".book-contents a"))
         link.dataset.page = pages[decodeURIComponent(link.hash.slice(1))] ?? "";
 }"""
+HEADINGS = """() => [...document.querySelectorAll(".bd-article :is(h1, h2, h3, h4, h5, h6)")]
+    .filter(heading => heading.getClientRects().length)
+    .map(heading => heading.innerText.replace(/\\s+/g, " ").replace(/\\s*#?\\s*$/, ""))"""
 # What stands out to the right of the text, or has something inside that does; the smallest such parts. A formula's
 # second form, for who does not see it, lies unseen on the first and is not to be measured.
 WIDE = """() => {
@@ -83,8 +86,9 @@ def write(source, out):
         draft, known = Path(folder) / "draft.pdf", None
         while (found := printed(page, draft)) != known:  # until the contents name the pages that they stand before
             page.evaluate(NUMBER, known := found)
+        headings = page.evaluate(HEADINGS)
         browser.close()
-        _finish(draft, out)
+        _finish(draft, out, headings)
     return wide
 
 
@@ -97,15 +101,28 @@ def printed(page, path):
         return {name.lstrip("/"): numbers[targets[name][0].objgen] for name in targets.keys()}  # noqa: SIM118
 
 
-def _finish(draft, out):
-    """Write what Chromium printed a third as large, with title, author and language, and its bookmarks open."""
+def _finish(draft, out, headings):
+    """Write what Chromium printed a third as large, with title, author and language, and its bookmarks open.
+
+    Chromium 156 doubles the text of a bookmark whose heading stands first on its page, so the page's own are put there.
+    """
     config = yaml.safe_load((ROOT / "_config.yml").read_text("utf-8"))
     with pikepdf.open(draft) as pdf:
         with pdf.open_metadata() as about:
             about["dc:title"], about["dc:creator"] = config["title"], [config["author"]]
         pdf.docinfo["/Author"] = config["author"]
         pdf.Root.PageMode = pikepdf.Name.UseOutlines
+        with pdf.open_outline() as outline:
+            for bookmark, heading in zip(_bookmarks(outline.root), headings, strict=True):
+                bookmark.title = heading
         pdf.save(out, object_stream_mode=pikepdf.ObjectStreamMode.generate)
+
+
+def _bookmarks(items):
+    """Yield bookmarks in their order, those inside others too."""
+    for item in items:
+        yield item
+        yield from _bookmarks(item.children)
 
 
 if __name__ == "__main__":
