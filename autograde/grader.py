@@ -16,7 +16,7 @@ import numpy as np
 
 from autograde import exercises
 from autograde.attempt import Attempt, run
-from autograde.check import SECONDS
+from autograde.checking import SECONDS
 from autograde.compare import named
 from autograde.diagnose import expect, judge
 from autograde.feedback import Verdict

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from autograde import exercises
-from autograde.check import verdict
+from autograde.checking import verdict
 from autograde.diagnose import _expected, _of_misconception
 
 HERE = Path(__file__).resolve().parent

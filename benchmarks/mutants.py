@@ -29,7 +29,7 @@ import torch
 from tqdm import tqdm
 
 from autograde import exercises
-from autograde.check import verdict
+from autograde.checking import verdict
 from publish.manuscript import path_of, read, slugs
 
 HERE = Path(__file__).resolve().parent

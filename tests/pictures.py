@@ -11,7 +11,7 @@ from playwright.sync_api import sync_playwright
 from website import rest
 
 from autograde import exercises
-from autograde.check import verdict
+from autograde.checking import verdict
 from autograde.course import Course
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -16,7 +16,7 @@ from nbgrader.utils import determine_grade
 
 import rnncore
 from autograde import check, exercises
-from autograde.check import verdict
+from autograde.checking import verdict
 from autograde.compare import compare
 from autograde.exercise import Case, Exercise
 from autograde.probes import call
@@ -47,6 +47,18 @@ def doubling(**changes):
 
 def text_of(answer, **changes):
     return str(verdict(doubling(**changes), answer))
+
+
+def test_what_nbgraders_commands_import_does_not_wait_for_pytorch_and_check_is_there_when_asked_for():
+    code = """if True:
+        import sys
+        import autograde.exchange, autograde.exports, autograde.oracle
+        assert "torch" not in sys.modules
+        from autograde import check
+        assert check.__name__ == autograde.check.__name__ == "check"
+        assert not hasattr(autograde, "chekc")
+    """
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_right_answer_gets_full_points_in_another_way_of_writing_it_too():

@@ -20,10 +20,10 @@ from click.testing import CliRunner
 from nbgrader.exchange import ExchangeFactory
 
 import rnncore
-from autograde import classroom, diagnose, exercises, results, sample, sandbox
+from autograde import classroom, diagnose, exercises, grader, sample, sandbox
 from autograde import release as releasing
 from autograde.__main__ import main, table
-from autograde.check import verdict
+from autograde.checking import verdict
 from autograde.course import Course, Problem, reason
 
 SLUG = "01_test"
@@ -261,7 +261,7 @@ def test_a_fault_of_the_grading_itself_costs_one_student_until_the_next_run(cour
     hand_in(course, "dora")
     path = course.root / "submitted" / "dora" / SLUG / f"{SLUG}.ipynb"
     path.write_text(path.read_text().replace("raise NotImplementedError()", "return 1"))
-    real = results.grade
+    real = grader.grade
 
     def faulty(nb, *rest):
         if "return 1" not in str(nb):
@@ -269,7 +269,7 @@ def test_a_fault_of_the_grading_itself_costs_one_student_until_the_next_run(cour
         return real(nb, *rest)
 
     with monkeypatch.context() as patched:
-        patched.setattr(results, "grade", faulty)
+        patched.setattr(grader, "grade", faulty)
         code, said = invoke("grade", SLUG, "--course", str(course.root))
     assert code == 1
     assert re.search(r"ada .*by a fault of the grading: SystemError: as good as new; run again", said)

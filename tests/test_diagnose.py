@@ -16,7 +16,7 @@ import torch
 import rnncore
 from autograde import diagnose, exercises
 from autograde.attempt import attempts, captured
-from autograde.check import check, verdict
+from autograde.checking import check, verdict
 from autograde.diagnose import misconceptions_of
 from autograde.exercise import Case, Exercise, Misconception
 from autograde.probes import call

@@ -10,7 +10,7 @@ import torch
 import rnncore
 from autograde import diagnose, exercises, guard, probes
 from autograde.attempt import attempting, captured
-from autograde.check import verdict
+from autograde.checking import verdict
 from autograde.compare import named
 from autograde.diagnose import judge
 

@@ -9,7 +9,7 @@ import torch
 
 import rnncore
 from autograde import exercises
-from autograde.check import verdict
+from autograde.checking import verdict
 
 ROOT = Path(__file__).resolve().parent.parent
 STUB = "    # YOUR CODE HERE\n    raise NotImplementedError()\n"

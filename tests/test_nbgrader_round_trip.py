@@ -22,7 +22,7 @@ from nbgrader.api import Gradebook
 from website import barriers, rest
 
 from autograde import classroom, exercises, sample
-from autograde.check import verdict
+from autograde.checking import verdict
 from autograde.course import Course
 
 SLUG = "01_forward"

@@ -77,7 +77,7 @@ def test_right_answers_earn_all_and_untouched_ones_nothing(box):
 
 @pytest.mark.parametrize("name", CHECKS)
 def test_every_misconception_scores_and_reads_as_in_the_notebook(box, name):
-    from autograde.check import verdict  # noqa: PLC0415, beside what it is compared with
+    from autograde.checking import verdict  # noqa: PLC0415, beside what it is compared with
     from autograde.sample import source_of  # noqa: PLC0415
 
     exercise = exercises.find(name)
@@ -90,7 +90,7 @@ def test_every_misconception_scores_and_reads_as_in_the_notebook(box, name):
 
 
 def test_classes_are_graded_outside_as_in_the_notebook(box):
-    from autograde.check import verdict  # noqa: PLC0415, beside what it is compared with
+    from autograde.checking import verdict  # noqa: PLC0415, beside what it is compared with
     from autograde.sample import source_of  # noqa: PLC0415
 
     answers = {"rnn-cell": "RNNCell", "rnn-layer": "RNNLayer", "stacked-rnn": "StackedRNN"}
@@ -466,7 +466,7 @@ def test_a_link_to_anothers_notebook_is_not_followed(tmp_path):
 def test_a_result_is_computed_once_and_again_when_anything_changed(tmp_path, box, monkeypatch):
     count = []
     real = grader.grade
-    monkeypatch.setattr(results, "grade", lambda *a: (count.append(1), real(*a))[1])
+    monkeypatch.setattr(grader, "grade", lambda *a: (count.append(1), real(*a))[1])
     clean = notebook.sanitised(handed_in(RIGHT), COURSE)
     first = results.cached(tmp_path, clean, COURSE, box)
     assert results.cached(tmp_path, clean, COURSE, box) == first

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from autograde import exercises, probes
-from autograde.check import verdict
+from autograde.checking import verdict
 from autograde.exercise import Case, Exercise, Misconception
 
 

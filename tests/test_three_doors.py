@@ -11,7 +11,7 @@ import pytest
 from website import reload
 
 from autograde import exercises
-from autograde.check import verdict
+from autograde.checking import verdict
 from publish import manuscript
 
 SLUG = "01_forward"
