@@ -99,6 +99,14 @@ def test_mathematics_is_typeset_and_code_and_outputs_fit_their_boxes(looked_at, 
     assert page.locator(".cell_input pre, .cell_output pre").evaluate_all(wide) == []
 
 
+@every(SOLVED)
+def test_what_a_cell_prints_is_no_wider_than_its_code_may_be(name):
+    """In a font of average width its box has room for 83 letters; not every reader has that font."""
+    outputs = [output for cell in execution.executed(Path(name).name).cells for output in cell.get("outputs", ())]
+    printed = [line for output in outputs if "text" in output for line in output.text.splitlines()]
+    assert [line for line in printed if len(line) > 82] == []
+
+
 @every(WRITTEN)
 @pytest.mark.parametrize("mode", ["light", "dark"])
 def test_text_code_and_drawings_stand_out_from_the_page(looked_at, name, mode):

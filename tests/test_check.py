@@ -56,7 +56,7 @@ def test_what_nbgraders_commands_import_does_not_wait_for_pytorch_and_check_is_t
         assert "torch" not in sys.modules
         from autograde import check
         assert check.__name__ == autograde.check.__name__ == "check"
-        assert not hasattr(autograde, "chekc")
+        assert not hasattr(autograde, "another")
     """
     subprocess.run([sys.executable, "-c", code], check=True)
 
