@@ -438,6 +438,10 @@ def test_a_call_leaves_its_arguments_and_does_not_care_how_they_lie_in_memory(ki
     copies = [t.clone() for t in (strange, *flat(hx), *ours.parameters())]
     assert_same(run(ours, strange, hx), run(ours, x, hx), 1e-15, 1e-13)
     assert_same(run(ours, x.flip(0), hx), run(ours, x.flip(0).contiguous(), hx), 1e-15, 1e-13)
+    columns = [s.mT.contiguous().mT for s in (hx if isinstance(hx, tuple) else [hx])]
+    with torch.no_grad():
+        found = ours(x, tuple(columns) if isinstance(hx, tuple) else columns[0])
+        assert all(map(torch.equal, flat(found), flat(ours(x, hx))))
     for now, before in zip((strange, *flat(hx), *ours.parameters()), copies, strict=True):
         assert torch.equal(now, before)
 
