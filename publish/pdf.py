@@ -29,6 +29,7 @@ NUMBER = """pages => {
     for (const link of document.querySelectorAll(".book-contents a"))
         link.dataset.page = pages[decodeURIComponent(link.hash.slice(1))] ?? "";
 }"""
+# The text of every heading on the page, in order, without the sign of its link.
 HEADINGS = """() => [...document.querySelectorAll(".bd-article :is(h1, h2, h3, h4, h5, h6)")]
     .filter(heading => heading.getClientRects().length)
     .map(heading => heading.innerText.replace(/\\s+/g, " ").replace(/\\s*#?\\s*$/, ""))"""
@@ -113,8 +114,10 @@ def _finish(draft, out, headings):
         pdf.docinfo["/Author"] = config["author"]
         pdf.Root.PageMode = pikepdf.Name.UseOutlines
         with pdf.open_outline() as outline:
-            for bookmark, heading in zip(_bookmarks(outline.root), headings, strict=True):
-                bookmark.title = heading
+            bookmarks = list(_bookmarks(outline.root))
+            if len(bookmarks) == len(headings):  # a browser that leaves some out keeps the titles that it gave
+                for bookmark, heading in zip(bookmarks, headings, strict=True):
+                    bookmark.title = heading
         pdf.save(out, object_stream_mode=pikepdf.ObjectStreamMode.generate)
 
 
