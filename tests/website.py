@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,9 +47,16 @@ def rest(page, milliseconds):
 
 
 def reload(page):
-    """Load a page again, once the browser has what the page has stored: it may write it from another process."""
-    rest(page, 500)
+    """Load a page again, and again until it finds what it had stored of its self-checks: at most half a minute.
+
+    Chromium writes what is stored from another process: on a busy machine a page loaded at once can come before it.
+    """
+    mine = "JSON.stringify(Object.entries(localStorage).filter(([key]) => key.startsWith('recurrence/')).sort())"
+    stored, end = page.evaluate(mine), time.monotonic() + 30
     page.reload()
+    while page.evaluate(mine) != stored and time.monotonic() < end:
+        rest(page, 500)
+        page.reload()
 
 
 def build(root, inside=(), builder="html"):
