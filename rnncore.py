@@ -818,8 +818,8 @@ class _Layer(_Weights):
                 state = [s[of] for s in states] if states else [x.new_zeros(sizes[0], width) for width in widths]
                 if cast:
                     state = [s.to(torch.get_autocast_dtype("cpu")) for s in state]
-                plain = x.ndim == 3 and not self.proj_size and _numpy_takes(x, *state, *weights[of])
-                run = _run_numpy if plain else _run_torch
+                plain = x.ndim == 3 and len(sizes) > 3 and not self.proj_size and _numpy_takes(x, *state, *weights[of])
+                run = _run_numpy if plain else _run_torch  # three steps are over before NumPy has its arrays laid out
                 hs, last = run(network, x, state, sizes, weights[of], end != "")  # (…, H), each (B, H)
                 layer.append(hs)
                 final.append(last)
@@ -881,9 +881,9 @@ class RNN(_Layer):
 
     The weights of layer k are weight_ih_lk (H, D), from layer 1 on (H, H) or (H, 2H), weight_hh_lk (H, H), bias_ih_lk
     (H,) and bias_hh_lk (H,), with "_reverse" added for the second direction; `RNN` and torch.nn.RNN load each other's
-    state_dict. On a CPU, in float32 and float64, sequences of one length run in NumPy, forward and backward, with large
-    matrix products in PyTorch. Everything else, and what is to be differentiated twice, traced or transformed, runs in
-    PyTorch, step after step. Source: Elman 1990.
+    state_dict. On a CPU, in float32 and float64, sequences of one length, from four steps on, run in NumPy, forward and
+    backward, with large matrix products in PyTorch. Everything else, and what is to be differentiated twice, traced or
+    transformed, runs in PyTorch, step after step. Source: Elman 1990.
     """
 
     mode = property(lambda self: f"RNN_{self.nonlinearity.upper()}")
@@ -1232,9 +1232,9 @@ class _ElmanInNumPy(_Elman):
     def forward(self, keep, hs, x, h0, W_xh, W_hh, b_xh, b_hh):
         """Fill in the states hs (T, B, H); return (h_T,), and what the backward needs: all states, h_0 included."""
         D, (B, H), tanh = x.shape[2], h0.shape, self.nonlinearity == "tanh"
+        W_xh_T, W_hh_T = W_xh.T.copy(), W_hh.T.copy()  # laid out anew, they are multiplied by faster
         hs[...] = b_xh + b_hh
-        _add_product(x.reshape(-1, D), W_xh.T, hs.reshape(-1, H))  # the inputs' part of the sums
-        W_hh_T = W_hh.T.copy()  # laid out anew, it is multiplied by faster
+        _add_product(x.reshape(-1, D), W_xh_T, hs.reshape(-1, H))  # the inputs' part of the sums
         if B * H * H >= _LARGE:
             h, W_hh_T, activate = torch.from_numpy(h0), torch.from_numpy(W_hh_T), torch.tanh_ if tanh else torch.relu_
             for h_next in torch.from_numpy(hs):  # (B, H)
@@ -1249,24 +1249,30 @@ class _ElmanInNumPy(_Elman):
 
     def backward(self, needs_dx, dhs, dh_T, x, h0, W_xh, W_hh, b_xh, b_hh, states):
         """Return dL/d of x, h0 and the weights, from dhs (T, B, H) and dh_T (B, H)."""
-        (T, B, D), H, before, hs = x.shape, len(W_hh), states[:-1], states[1:]
-        das, dh, W_hh = np.empty_like(hs), dh_T.copy(), np.ascontiguousarray(W_hh)
-        dot, dot_all = _fast_dot(B * H * H), _fast_dot(T * B * H * max(D, H))
-        if self.nonlinearity == "tanh":
-            np.subtract(1, np.multiply(hs, hs, out=das), out=das)  # times dL/dh_t it is dL/da_t
-        else:
-            np.logical_not(hs <= 0, out=das)  # a nan passes, as in PyTorch
-        for dh_t, da in _backwards(dhs, das):  # (B, H), (B, H)
-            dh += dh_t
-            if self.nonlinearity == "tanh":
-                np.multiply(da, dh, da)
+        (D, H), B, before, hs = (x.shape[2], len(W_hh)), len(h0), states[:-1], states[1:]
+        tanh, dh, W_hh, dot = self.nonlinearity == "tanh", dh_T.copy(), np.ascontiguousarray(W_hh), _fast_dot(B * H * H)
+        dW_xh, dW_hh, db = (np.zeros(shape, x.dtype) for shape in (W_xh.shape, W_hh.shape, H))
+        dx = np.empty(x.shape, x.dtype) if needs_dx else None
+        for steps in _blocks(hs, B):
+            h, das = hs[steps], np.empty_like(hs[steps])  # (t, B, H)
+            if tanh:
+                np.subtract(1, np.multiply(h, h, out=das), out=das)  # times dL/dh_t it is dL/da_t
             else:
-                np.copyto(da, np.where(da, dh, 0))  # not 0 times inf, which is nan
-            dot(da, W_hh, dh)
-        das, before = das.reshape(T * B, H), before.reshape(T * B, H)
-        dx = dot_all(das, W_xh).reshape(T, B, D) if needs_dx else None
-        db = np.einsum("nh->h", das)  # das.sum(0), in less time
-        return dx, dh, dot_all(das.T, x.reshape(T * B, D)), dot_all(das.T, before), db, db.copy()
+                np.logical_not(h <= 0, out=das)  # a nan passes, as in PyTorch
+            for dh_t, da in _backwards(dhs[steps], das):  # (B, H), (B, H)
+                dh += dh_t
+                if tanh:
+                    np.multiply(da, dh, da)
+                else:
+                    np.copyto(da, np.where(da, dh, 0))  # not 0 times inf, which is nan
+                dot(da, W_hh, dh)
+            das = das.reshape(-1, H)  # (t B, H)
+            _add_product(das.T, x[steps].reshape(-1, D), dW_xh)
+            _add_product(das.T, before[steps].reshape(-1, H), dW_hh)
+            db += np.einsum("nh->h", das)  # das.sum(0), in less time
+            if needs_dx:
+                _fast_dot(das.size * D)(das, W_xh, dx[steps].reshape(-1, D))
+        return dx, dh, dW_xh, dW_hh, db, db.copy()
 
 
 class _GruInNumPy(_Gru):
@@ -1278,13 +1284,13 @@ class _GruInNumPy(_Gru):
         W_xn = np.concatenate([W_xh, b_xh[:, None]], 1)[2 * H :]  # times [x; 1]
         W_hn = np.concatenate([b_hh[:, None], W_hh], 1)[2 * H :]  # times [1; h]
         gates, tanh = _per_step(T, (4 * H, B), x, keep), _fast_tanh(h0)  # n, r, z and W_hn h + b_hn
-        dot = _fast_dot(W.size * B)
+        sum_rz, sum_xn, sum_hn = (_times(part, B) for part in (W_rz, W_xn, W_hn))
         steps = zip(v, v[:, : D + 1], v[:, D:], v[1:, D + 1 :], gates, strict=False)
         for v_t, x_1, one_h, h_next, a in steps:  # (M, B), (D + 1, B), (1 + H, B), (H, B), (4H, B)
             n, rz, h_n = a[:H], a[H : 3 * H], a[3 * H :]
-            torch.from_numpy(dot(W_rz, v_t, rz)).sigmoid_()  # in place, faster than by tanh
-            dot(W_hn, one_h, h_n)
-            dot(W_xn, x_1, n)
+            torch.from_numpy(sum_rz(v_t, rz)).sigmoid_()  # in place, faster than by tanh
+            sum_hn(one_h, h_n)
+            sum_xn(x_1, n)
             n += rz[:H] * h_n
             tanh(n, n)
             np.add(n, rz[H:] * (one_h[1:] - n), out=h_next)  # (1 − z) ⊙ n + z ⊙ h
@@ -1294,10 +1300,10 @@ class _GruInNumPy(_Gru):
     def backward(self, needs_dx, dhs, dh_T, x, h0, W_xh, W_hh, b_xh, b_hh, v, gates):
         """Return dL/d of x, h0 and the weights, from dhs (T, B, H) and dh_T (B, H)."""
         D, (B, H), K = x.shape[2], h0.shape, len(W_hh)
-        W_nrz, W_hh_T, dh, dot = _rolled(W_xh, H), W_hh.T.copy(), dh_T.T.copy(), _fast_dot(W_hh.size * B)
+        W_nrz, dh, through_W = _rolled(W_xh, H), dh_T.T.copy(), _times(W_hh.T.copy(), B)
         dW_x, dW_h, dx = np.zeros((K, D + 1), x.dtype), np.zeros((K, 1 + H), x.dtype), np.empty(x.shape, x.dtype)
         from_h = np.empty((H, B), x.dtype)
-        for steps in _blocks(gates):
+        for steps in _blocks(gates, B):
             n, r, z, h_n = np.split(gates[steps], 4, axis=1)  # each (t, H, B)
             das = np.empty_like(gates[steps])
             da_n, da_r, da_z, da_h_n = np.split(das, 4, axis=1)  # at first what dL/dh_t is to be multiplied by
@@ -1310,7 +1316,7 @@ class _GruInNumPy(_Gru):
                 by_gate = da.reshape(4, H, B)
                 by_gate *= dh
                 dh *= z_t
-                dh += dot(W_hh_T, da[H:], from_h)
+                dh += through_W(da[H:], from_h)
             das, inputs = np.concatenate(das, 1), np.concatenate(v[steps], 1)  # (4H, t B), (M, t B)
             _add_product(das[:K], inputs[: D + 1].T, dW_x)  # n, r, z, times [x; 1]
             _add_product(das[H:], inputs[D:].T, dW_h)  # r, z, n, times [1; h]
@@ -1327,11 +1333,11 @@ class _LstmInNumPy(_Lstm):
         v, W = _augmented(x, h0, W_xh, b_xh + b_hh, W_hh)
         W, tanh = _rolled(W, H), _fast_tanh(h0)  # o, i, f, g: one sigmoid for what lies together
         gates, cs = _per_step(T, (4 * H, B), x, keep), _per_step(T + 1, (H, B), x, keep)
-        tanh_cs, dot = _per_step(T, (H, B), x, keep), _fast_dot(W.size * B)
+        tanh_cs, sums = _per_step(T, (H, B), x, keep), _times(W, B)
         cs[0][...] = c0.T
         steps = zip(v, v[1:, D + 1 :], gates, cs, cs[1:], tanh_cs, strict=False)
         for v_t, h_next, a, c, c_next, tanh_c in steps:  # (M, B), (H, B), (4H, B), (H, B) ...
-            torch.from_numpy(dot(W, v_t, a)[: 3 * H]).sigmoid_()
+            torch.from_numpy(sums(v_t, a)[: 3 * H]).sigmoid_()
             o, i, f, g = a.reshape(4, H, B)
             tanh(g, g)
             np.add(f * c, i * g, out=c_next)
@@ -1343,9 +1349,9 @@ class _LstmInNumPy(_Lstm):
     def backward(self, needs_dx, dhs, dh_T, dc_T, x, h0, c0, W_xh, W_hh, b_xh, b_hh, v, gates, cs, tanh_cs):
         """Return dL/d of x, h0, c0 and the weights, from dhs (T, B, H), dh_T (B, H) and dc_T (B, H)."""
         D, (B, H) = x.shape[2], h0.shape
-        W_xh, W_hh_T, dh, dc = _rolled(W_xh, H), _rolled(W_hh, H).T.copy(), dh_T.T.copy(), dc_T.T.copy()
-        dW, dx, dot = np.zeros((4 * H, v.shape[1]), x.dtype), np.empty(x.shape, x.dtype), _fast_dot(W_hh.size * B)
-        for steps in _blocks(gates):
+        W_xh, through_W, dh, dc = _rolled(W_xh, H), _times(_rolled(W_hh, H).T.copy(), B), dh_T.T.copy(), dc_T.T.copy()
+        dW, dx = np.zeros((4 * H, v.shape[1]), x.dtype), np.empty(x.shape, x.dtype)
+        for steps in _blocks(gates, B):
             o, i, f, g = np.split(gates[steps], 4, axis=1)  # each (t, H, B)
             das = np.empty_like(gates[steps])
             da_o, da_i, da_f, da_g = np.split(das, 4, axis=1)  # at first what dL/dc_t, for o dL/dh_t, is multiplied by
@@ -1360,7 +1366,7 @@ class _LstmInNumPy(_Lstm):
                 by_gate = da.reshape(4, H, B)
                 by_gate[1:] *= dc
                 by_gate[0] *= dh
-                dot(W_hh_T, da, dh)
+                through_W(da, dh)
                 dc *= f_t
             das = np.concatenate(das, 1)  # (4H, t B)
             _add_product(das, np.concatenate(v[steps], 1).T, dW)
@@ -1393,6 +1399,21 @@ _LARGE = 400_000
 def _fast_dot(size):
     """Return the faster dot(a, b, out) for matrix products of about this many multiplications."""
     return _torch_dot if size >= _LARGE else np.ndarray.dot
+
+
+def _times(W, columns):
+    """Return the fastest function (v, out) that writes W v to out and returns it, for v of so many columns."""
+    if W.size * columns < _LARGE:
+        return W.dot
+    if columns * W.itemsize > 24:
+        return partial(_torch_dot, W)
+    W_T = torch.from_numpy(W).T
+
+    def product(v, out):  # by rows, vᵀ Wᵀ: where they are few, PyTorch takes up to five times as long for columns
+        np.copyto(out, torch.mm(torch.from_numpy(v).T.contiguous(), W_T).numpy().T)
+        return out
+
+    return product
 
 
 def _torch_dot(a, b, out=None):
@@ -1428,12 +1449,12 @@ def _per_step(T, shape, x, keep):
     return np.empty((T, *shape), x.dtype) if keep else [np.empty(shape, x.dtype)] * T
 
 
-def _blocks(a):
-    """Return slices of the steps of a (T, K, B), the last first, each of half a megabyte or of 400 columns, the longer.
+def _blocks(a, B):
+    """Return slices of the steps of a, the last first: half a megabyte each, or 400 times one of a batch, if longer.
 
-    With few columns, adding a block's part of the weights' gradients to the others takes as long as computing it.
+    Of fewer, adding a block's part of the weights' gradients to the others takes as long as computing it.
     """
-    length = max(1, 500_000 // max(1, a[0].nbytes), 400 // max(1, a.shape[-1]))
+    length = max(1, 500_000 // max(1, a[0].nbytes), 400 // max(1, B))
     return [slice(max(0, stop - length), stop) for stop in range(len(a), 0, -length)]
 
 

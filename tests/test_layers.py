@@ -355,7 +355,7 @@ def test_a_sequence_of_several_blocks_has_torchs_gradients(kind, options):
     ours, theirs = pair(kind, 3, 64, **options)
     x = normal(120, 8, 3)
     cached = np.empty((120, 4 * 64, 8))  # what a gated network keeps
-    assert len(rnncore._blocks(cached)) >= 3
+    assert len(rnncore._blocks(cached, 8)) >= 3
     assert_same(run(ours, x), run(theirs, x))
 
 
@@ -383,7 +383,7 @@ def test_a_layer_has_torchs_numbers_on_one_thread_and_on_several(kind, options, 
     try:
         assert rnncore._fast_dot(400_000) is not np.ndarray.dot
         assert rnncore._fast_dot(399_999) is np.ndarray.dot
-        for batch, steps, H in ((2, 3, 5), (8, 80, 28), (16, 20, 160)):
+        for batch, steps, H in ((2, 4, 5), (8, 80, 28), (16, 20, 160), (3, 4, 260)):
             ours, theirs = pair(kind, 3, H, num_layers=2, **options)
             x = normal(steps, batch, 3)
             assert_same(run(ours, x), run(theirs, x))
@@ -391,6 +391,23 @@ def test_a_layer_has_torchs_numbers_on_one_thread_and_on_several(kind, options, 
                 torch.testing.assert_close(ours(x), theirs(x), rtol=1e-12, atol=1e-12)
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_matrix_times_few_columns_or_many_is_their_product(dtype):
+    """Few columns of a large matrix are taken as rows: up to 6 in float32 and 3 in float64."""
+    W, few = normal(700, 600).numpy().astype(dtype), 6 if dtype == "float32" else 3
+    ways = {}
+    for columns in (1, 2, few, few + 1, 12):
+        for of in (W, W[:400], W[:20], W[20:]):
+            v, out = normal(600, columns).numpy().astype(dtype), np.full((len(of), columns), np.nan, dtype)
+            times = rnncore._times(of, columns)
+            assert times(v, out) is out
+            np.testing.assert_allclose(out, of @ v, rtol=1e-10 if dtype == "float64" else 1e-4, atol=1e-3)
+            ways[columns, len(of)] = getattr(times, "func", times).__name__
+    assert {ways[columns, 20] for columns in (1, 2, few, few + 1, 12)} == {ways[1, 400]} == {"dot"}
+    assert {ways[columns, 700] for columns in (1, 2, few)} == {ways[few, 400]} == {"product"}
+    assert {ways[columns, 700] for columns in (few + 1, 12)} == {"_torch_dot"}
 
 
 @pytest.mark.parametrize(("kind", "options"), LAYERS[:-1], ids=LAYER_IDS[:-1])
@@ -403,7 +420,7 @@ def test_how_memory_is_cut_and_laid_out_changes_no_gradient(kind, options, monke
     monkeypatch.setattr(np, "ascontiguousarray", lambda a: a)
     for length in range(1, T + 1):
         blocks = [slice(max(0, stop - length), stop) for stop in range(T, 0, -length)]
-        monkeypatch.setattr(rnncore, "_blocks", lambda a, blocks=blocks: blocks)
+        monkeypatch.setattr(rnncore, "_blocks", lambda a, B, blocks=blocks: blocks)
         assert_same(found, run(ours, x, hx), 1e-15, 1e-13)
 
 
@@ -421,6 +438,8 @@ def test_numpy_is_taken_when_it_can_be_and_only_then(monkeypatch):
     layer = rnncore.GRU(D, H)
     x = normal(T, B, D).float()
     assert way(layer, x) == way(layer.double(), x.double()) == {"numpy"}
+    assert way(layer, x[:4].double()) == {"numpy"}
+    assert way(layer, x[:3].double()) == {"torch"}, "so few are over before NumPy has its arrays"
     assert way(layer, pack_sequence([x[:, 0].double(), x[:, 1].double()])) == {"numpy"}
     assert way(layer, pack_sequence([x[:, 0].double(), x[:2, 1].double()])) == {"torch"}
     assert way(layer.to("meta"), x.double().to("meta")) == {"torch"}
