@@ -177,7 +177,7 @@ def table(record):
     """Return the Markdown of the book: the means, and every shape."""
     about, rows = record["machine"], record["rows"]
     counts = sorted({row["threads"] for row in rows})
-    header = "| network | dtype | shape (B, T, D, H) |" + "".join(
+    header = "| network | B, T, D, H |" + "".join(
         f" forward, {plural(n)} | with backward, {plural(n)} |" for n in counts
     )
     lines = [
@@ -188,14 +188,14 @@ def table(record):
         "<!-- table -->",
         "",
         header,
-        "|---|---|---|" + "--:|--:|" * len(counts),
+        "|---|---|" + "--:|--:|" * len(counts),
     ]
     for network in NETWORKS:
         for dtype in DTYPES:
             some = [row for row in rows if row["network"] == network and row["dtype"] == dtype]
-            groups = {str(shape): [row for row in some if tuple(row["shape"]) == shape] for shape in SHAPES}
+            groups = {sizes(shape): [row for row in some if tuple(row["shape"]) == shape] for shape in SHAPES}
             groups["**geometric mean**"] = counted(some)
-            groups |= {f"{shape}, not in the mean": [r for r in some if tuple(r["shape"]) == shape] for shape in FEW}
+            groups |= {sizes(shape): [row for row in some if tuple(row["shape"]) == shape] for shape in FEW}
             for name, group in groups.items():
                 if group:
                     by_threads = [[row for row in group if row["threads"] == n] for n in counts]
@@ -203,10 +203,15 @@ def table(record):
     return "\n".join(lines) + "\n"
 
 
+def sizes(shape):
+    """Return "B, T, D, H" on one line."""
+    return ",\N{NO-BREAK SPACE}".join(map(str, shape))
+
+
 def cells(network, dtype, shape, groups):
     """Return a row of the table: the mean ratios of each group of rows."""
     ratios = [f"{geometric_mean(group, work):.2f}" for group in groups for work in WORK]
-    return f"| {network} | {dtype} | {shape} | " + " | ".join(ratios) + " |"
+    return f"| {network} {dtype} | {shape} | " + " | ".join(ratios) + " |"
 
 
 def plural(count, word="thread"):

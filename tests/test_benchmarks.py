@@ -20,8 +20,8 @@ def test_the_cpu_benchmark_compares_first_and_writes_the_ratios_it_measured(tmp_
     for row in rows:
         assert row["both"]["ratio"] == row["both"]["rnncore"] / row["both"]["torch.nn"] > 0
     table = (tmp_path / "cpu.md").read_text()
-    shape = tuple(rows[0]["shape"])
-    assert f"| RNN | float32 | {shape} | {rows[0]['forward']['ratio']:.2f} | {rows[0]['both']['ratio']:.2f} |" in table
+    sizes = ",\N{NO-BREAK SPACE}".join(map(str, rows[0]["shape"]))
+    assert f"| RNN float32 | {sizes} | {rows[0]['forward']['ratio']:.2f} | {rows[0]['both']['ratio']:.2f} |" in table
     assert "geometric means" in done.stdout
     assert re.match(r'<div class="drawing .*><svg ', (tmp_path / "cpu.svg").read_text())
 
