@@ -1284,7 +1284,7 @@ class _GruInNumPy(_Gru):
         W_xn = np.concatenate([W_xh, b_xh[:, None]], 1)[2 * H :]  # times [x; 1]
         W_hn = np.concatenate([b_hh[:, None], W_hh], 1)[2 * H :]  # times [1; h]
         gates, tanh = _per_step(T, (4 * H, B), x, keep), _fast_tanh(h0)  # n, r, z and W_hn h + b_hn
-        sum_rz, sum_xn, sum_hn = (_times(part, B) for part in (W_rz, W_xn, W_hn))
+        sum_rz, sum_xn, sum_hn = (_times(part, B, W.size * B) for part in (W_rz, W_xn, W_hn))
         steps = zip(v, v[:, : D + 1], v[:, D:], v[1:, D + 1 :], gates, strict=False)
         for v_t, x_1, one_h, h_next, a in steps:  # (M, B), (D + 1, B), (1 + H, B), (H, B), (4H, B)
             n, rz, h_n = a[:H], a[H : 3 * H], a[3 * H :]
@@ -1300,7 +1300,7 @@ class _GruInNumPy(_Gru):
     def backward(self, needs_dx, dhs, dh_T, x, h0, W_xh, W_hh, b_xh, b_hh, v, gates):
         """Return dL/d of x, h0 and the weights, from dhs (T, B, H) and dh_T (B, H)."""
         D, (B, H), K = x.shape[2], h0.shape, len(W_hh)
-        W_nrz, dh, through_W = _rolled(W_xh, H), dh_T.T.copy(), _times(W_hh.T.copy(), B)
+        W_nrz, dh, through_W = _rolled(W_xh, H), dh_T.T.copy(), _times(W_hh.T.copy(), B, W_hh.size * B)
         dW_x, dW_h, dx = np.zeros((K, D + 1), x.dtype), np.zeros((K, 1 + H), x.dtype), np.empty(x.shape, x.dtype)
         from_h = np.empty((H, B), x.dtype)
         for steps in _blocks(gates, B):
@@ -1333,7 +1333,7 @@ class _LstmInNumPy(_Lstm):
         v, W = _augmented(x, h0, W_xh, b_xh + b_hh, W_hh)
         W, tanh = _rolled(W, H), _fast_tanh(h0)  # o, i, f, g: one sigmoid for what lies together
         gates, cs = _per_step(T, (4 * H, B), x, keep), _per_step(T + 1, (H, B), x, keep)
-        tanh_cs, sums = _per_step(T, (H, B), x, keep), _times(W, B)
+        tanh_cs, sums = _per_step(T, (H, B), x, keep), _times(W, B, W.size * B)
         cs[0][...] = c0.T
         steps = zip(v, v[1:, D + 1 :], gates, cs, cs[1:], tanh_cs, strict=False)
         for v_t, h_next, a, c, c_next, tanh_c in steps:  # (M, B), (H, B), (4H, B), (H, B) ...
@@ -1349,7 +1349,8 @@ class _LstmInNumPy(_Lstm):
     def backward(self, needs_dx, dhs, dh_T, dc_T, x, h0, c0, W_xh, W_hh, b_xh, b_hh, v, gates, cs, tanh_cs):
         """Return dL/d of x, h0, c0 and the weights, from dhs (T, B, H), dh_T (B, H) and dc_T (B, H)."""
         D, (B, H) = x.shape[2], h0.shape
-        W_xh, through_W, dh, dc = _rolled(W_xh, H), _times(_rolled(W_hh, H).T.copy(), B), dh_T.T.copy(), dc_T.T.copy()
+        W_xh, W_hh_T, dh, dc = _rolled(W_xh, H), _rolled(W_hh, H).T.copy(), dh_T.T.copy(), dc_T.T.copy()
+        through_W = _times(W_hh_T, B, W_hh.size * B)
         dW, dx = np.zeros((4 * H, v.shape[1]), x.dtype), np.empty(x.shape, x.dtype)
         for steps in _blocks(gates, B):
             o, i, f, g = np.split(gates[steps], 4, axis=1)  # each (t, H, B)
@@ -1401,15 +1402,19 @@ def _fast_dot(size):
     return _torch_dot if size >= _LARGE else np.ndarray.dot
 
 
-def _times(W, columns):
-    """Return the fastest function (v, out) that writes W v to out and returns it, for v of so many columns."""
-    if W.size * columns < _LARGE:
+def _times(W, columns, size):
+    """Return the fastest function (v, out) that writes W v to out and returns it, for v of so many columns.
+
+    size is the number of multiplications, those of the products beside it included.
+    """
+    few = columns * W.itemsize <= 24 and torch.backends.cpu.get_cpu_capability() == "AVX512"
+    if (W.size * columns if few else size) < _LARGE:
         return W.dot
-    if columns * W.itemsize > 24:
+    if not few:
         return partial(_torch_dot, W)
     W_T = torch.from_numpy(W).T
 
-    def product(v, out):  # by rows, vᵀ Wᵀ: where they are few, PyTorch takes up to five times as long for columns
+    def product(v, out):  # by rows, vᵀ Wᵀ: with AVX-512 PyTorch takes up to five times as long for so few columns
         np.copyto(out, torch.mm(torch.from_numpy(v).T.contiguous(), W_T).numpy().T)
         return out
 

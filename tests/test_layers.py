@@ -375,9 +375,10 @@ def test_a_layer_has_torchs_numbers_on_every_kind_of_processor(kind, options, dt
 
 @pytest.mark.parametrize(("kind", "options"), LAYERS[:-1], ids=LAYER_IDS[:-1])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_layer_has_torchs_numbers_on_one_thread_and_on_several(kind, options, threads):
+def test_a_layer_has_torchs_numbers_on_one_thread_and_on_several(kind, options, threads, monkeypatch):
     """Large products are PyTorch's and small ones NumPy's, so that no thread stands in another's way: products of one
-    step, of a block of steps and of all steps are each on either side of the limit."""
+    step, of a block of steps and of all steps are each on either side of the limit, and some have few columns."""
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
@@ -394,20 +395,25 @@ def test_a_layer_has_torchs_numbers_on_one_thread_and_on_several(kind, options, 
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_a_matrix_times_few_columns_or_many_is_their_product(dtype):
-    """Few columns of a large matrix are taken as rows: up to 6 in float32 and 3 in float64."""
+@pytest.mark.parametrize("capability", ["AVX512", "AVX2"])
+def test_a_matrix_times_few_columns_or_many_is_their_product(dtype, capability, monkeypatch):
+    """With AVX-512, few columns of a large matrix are taken as rows: up to 6 in float32 and 3 in float64."""
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
     W, few = normal(700, 600).numpy().astype(dtype), 6 if dtype == "float32" else 3
     ways = {}
     for columns in (1, 2, few, few + 1, 12):
         for of in (W, W[:400], W[:20], W[20:]):
             v, out = normal(600, columns).numpy().astype(dtype), np.full((len(of), columns), np.nan, dtype)
-            times = rnncore._times(of, columns)
+            times = rnncore._times(of, columns, of.size * columns)
             assert times(v, out) is out
             np.testing.assert_allclose(out, of @ v, rtol=1e-10 if dtype == "float64" else 1e-4, atol=1e-3)
             ways[columns, len(of)] = getattr(times, "func", times).__name__
     assert {ways[columns, 20] for columns in (1, 2, few, few + 1, 12)} == {ways[1, 400]} == {"dot"}
-    assert {ways[columns, 700] for columns in (1, 2, few)} == {ways[few, 400]} == {"product"}
+    by_rows = "product" if capability == "AVX512" else "_torch_dot"
+    assert {ways[columns, 700] for columns in (1, 2, few)} == {ways[few, 400]} == {by_rows}
     assert {ways[columns, 700] for columns in (few + 1, 12)} == {"_torch_dot"}
+    beside = [rnncore._times(W[:20], columns, W.size * columns) for columns in (few, few + 1)]
+    assert [getattr(one, "func", one).__name__ == "dot" for one in beside] == [capability == "AVX512", False]
 
 
 @pytest.mark.parametrize(("kind", "options"), LAYERS[:-1], ids=LAYER_IDS[:-1])
