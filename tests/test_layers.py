@@ -350,6 +350,16 @@ def test_without_gradients_the_results_are_the_same(kind, options):
                 torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("width", "batch", "length"), [(1, 1, 400), (25_000, 400, 2), (10_000, 150, 6), (10**6, 999, 1)]
+)
+def test_blocks_are_all_steps_once_the_last_first(width, batch, length):
+    for steps in (1, 2, 3, 4, 5, 6, 7, 8, 13, 400, 401, 402):
+        blocks = rnncore._blocks(np.broadcast_to(0.0, (steps, width)), batch)
+        assert [t for block in blocks for t in range(steps)[block][::-1]] == list(range(steps))[::-1]
+        assert all(len(range(steps)[block]) == length for block in blocks[:-1])
+
+
 @pytest.mark.parametrize(("kind", "options"), LAYERS[:-1], ids=LAYER_IDS[:-1])
 def test_a_sequence_of_several_blocks_has_torchs_gradients(kind, options):
     ours, theirs = pair(kind, 3, 64, **options)
