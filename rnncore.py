@@ -1407,11 +1407,10 @@ def _times(W, columns, size):
 
     size is the number of multiplications, those of the products beside it included.
     """
-    few = columns * W.itemsize <= 24 and torch.backends.cpu.get_cpu_capability() == "AVX512"
-    if (W.size * columns if few else size) < _LARGE:
+    if columns * W.itemsize > 24 or torch.backends.cpu.get_cpu_capability() != "AVX512":
+        return partial(_fast_dot(size), W)
+    if W.size * columns < _LARGE:
         return W.dot
-    if not few:
-        return partial(_torch_dot, W)
     W_T = torch.from_numpy(W).T
 
     def product(v, out):  # by rows, vᵀ Wᵀ: with AVX-512 PyTorch takes up to five times as long for so few columns

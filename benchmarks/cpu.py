@@ -193,10 +193,9 @@ def table(record):
     for network in NETWORKS:
         for dtype in DTYPES:
             some = [row for row in rows if row["network"] == network and row["dtype"] == dtype]
-            groups = {sizes(shape): [row for row in some if tuple(row["shape"]) == shape] for shape in SHAPES}
-            groups["**geometric mean**"] = counted(some)
-            groups |= {sizes(shape): [row for row in some if tuple(row["shape"]) == shape] for shape in FEW}
-            for name, group in groups.items():
+            groups = [(sizes(shape), [r for r in some if tuple(r["shape"]) == shape]) for shape in SHAPES + FEW]
+            groups.insert(len(SHAPES), ("**geometric mean**", counted(some)))
+            for name, group in groups:
                 if group:
                     by_threads = [[row for row in group if row["threads"] == n] for n in counts]
                     lines.append(cells(network, dtype, name, by_threads))
